@@ -18,8 +18,6 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-import flax.linen
-
 from metaevo.config import files
 from metaevo.config.plain import (
     RECORDED,
@@ -52,7 +50,7 @@ def give(given: Any, name: str | None = None) -> str:
     name = name or f"{kind.__module__}:{kind.__name__}"
     unique, count = name, 1
     while (known := _GIVEN.setdefault(unique, given)) is not given:
-        if isinstance(given, flax.linen.Module) and repr(known) == repr(given):
+        if _is_flax_module(given) and repr(known) == repr(given):
             break
         count += 1
         unique = f"{name}_{count}"
@@ -160,9 +158,14 @@ def class_source(cls: object) -> bytes | None:
         return None
 
 
+def _is_flax_module(given: Any) -> bool:
+    linen = sys.modules.get("flax.linen")  # imported here, it would import JAX
+    return linen is not None and isinstance(given, linen.Module)
+
+
 def _source(given: Any) -> bytes | None:
     """Return the source code of what a caller passed; of a flax module, its class and settings."""
-    if not isinstance(given, flax.linen.Module):
+    if not _is_flax_module(given):
         return class_source(given)
     kind: Any = type(given)
     source = class_source(kind)
