@@ -283,7 +283,7 @@ class SAC:
         entropy = -jnp.mean(jax.lax.stop_gradient(log_prob))
         wanted = context.hyperparams.entropy_per_action * self.network.action_size
         temperature_loss = params["log_temperature"] * (entropy - wanted)
-        error = jnp.sqrt(jnp.mean(jnp.square(prediction - batch.target)))
+        error = jnp.sqrt(jnp.mean(jnp.square(prediction - batch.target[None])))
         metrics = value_loss, error, jnp.mean(prediction), entropy, temperature
         total = value_loss + policy_loss + temperature_loss
         return total, dict(zip(METRICS, metrics, strict=True))

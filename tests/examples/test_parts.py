@@ -1,7 +1,6 @@
 """The parts in examples/: their starting points and their parameters."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from examples import scheduled_adam
 from metaevo.config import from_dict
 from metaevo.studies.settings import settings_class
 from purerl import ppo
+from purerl.types import Context
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -43,8 +43,9 @@ def test_the_optimizer_begins_as_adam():
     gradient = jax.tree.map(lambda leaf: leaf + 0.5, params)
 
     def step(meta_params: Any, progress: float) -> Any:
-        optimizer = made.apply(meta_params, SimpleNamespace(hyperparams=hyperparams))
-        return optimizer.update(gradient, optimizer.init(params), params, progress=progress)[0]
+        optimizer = made.apply(meta_params, Context(hyperparams))
+        context = Context(hyperparams, progress=progress)
+        return optimizer.update(gradient, optimizer.init(params), params, context=context)[0]
 
     adam = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.01, eps=1e-5))
     expected, _ = adam.update(gradient, adam.init(params), params)
