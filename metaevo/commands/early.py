@@ -166,7 +166,8 @@ def early_class(command: str, raw: PlainDict, component: str | None = None) -> A
         kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
         kinds |= dict.fromkeys(slots_of(module), str)
     else:  # its own settings are known to its class
-        kinds |= dict.fromkeys(raw.keys() - own.keys() - kinds.keys(), Any)
+        names = filter(str.isidentifier, raw.keys() - own.keys() - kinds.keys())
+        kinds |= dict.fromkeys(names, Any)
     return stub(place, **kinds)
 
 

@@ -46,12 +46,12 @@ def main(argv: list[str]) -> int:
     from metaevo.studies.plans import planned
 
     code.use(args.code)
-    language = settings.component
     state = None if args.dry_run else args.state
     with Judge(None, to_dict(settings), state=state) as judge:
         if args.dry_run:
             print(Table("Plan", ["", ""], planned(judge.examples())).text())
             return 0
+        language = judge.language
         print(
             f"an expression is the {language.gives} of {language.slot}; inputs: "
             f"{', '.join(language.names)}",

@@ -139,10 +139,12 @@ class Judge:
         """
         raw = raw_settings(slot, tasks)
         settings = from_dict(settings_class(raw, None), raw)
-        self.settings, self._part = settings, settings.component
-        if self._part.count > 1:
+        if settings.component.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
-        config, self._problem = settings.evaluation, settings.build()
+        self.settings, config, self._problem = settings, settings.evaluation, settings.build()
+        (part,) = self._problem.parts.by_slot.values()
+        self.language: Any = part
+        """the part, as it is in the learner's slot"""
         try:
             self._rivals = self._problem.contenders(config.contenders, config.own)
             if config.seeds:
@@ -160,7 +162,7 @@ class Judge:
     def _open(self, settings: Any) -> None:
         """Check that the archive has these settings, or begin one, and read its programs."""
         about = settings.judged_on() | {
-            "component": to_dict(self._part),
+            "component": to_dict(self.language),
             "evaluation": to_dict(replace(settings.evaluation, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},
         }
@@ -212,7 +214,7 @@ class Judge:
         if self._lock is None:
             raise ValueError("submit: the judge is closed, and another may have its archive")
         found = []
-        for proposal, program in (read(self._part, each) for each in proposals):
+        for proposal, program in (read(self.language, each) for each in proposals):
             if proposal.valid and proposal.id not in self._programs:
                 self._write(self._scored(proposal, program))
             found.append(proposal)
@@ -231,7 +233,7 @@ class Judge:
 
         They are trained unless the archive has them.
         """
-        archived, numbers = read(self._part, to_dict(self._programs[program]))
+        archived, numbers = read(self.language, to_dict(self._programs[program]))
         name = f"program_{archived.id}"
         own = Contender(name, self._problem, numbers, group=name)
         rivals = self._kept("hand_written", self._judgement(self._rivals))

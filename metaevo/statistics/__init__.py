@@ -1,6 +1,9 @@
 """Interquartile means, bootstrap intervals, and the treatment of missing scores.
 
 Comparisons of groups (`metaevo.statistics.groups`) are imported at their first use.
+
+    >>> metaevo.statistics.compare([3.1, 2.9, 3.3, 3.0], [1.0, 1.2, 0.9, 1.1]).conclusion
+    'better'
 """
 
 import importlib

@@ -7,9 +7,6 @@ within their task only, and paired if the caller declares that they share seeds.
 
 The scores of a group are `Runs`: a table [runs] or [runs, tasks], or a mapping of each task to its
 scores [runs], of which there may be any number. Random numbers have a fixed seed.
-
-    >>> metaevo.statistics.compare([3.1, 2.9, 3.3, 3.0], [1.0, 1.2, 0.9, 1.1]).conclusion
-    'better'
 """
 
 import math

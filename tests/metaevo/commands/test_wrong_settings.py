@@ -51,6 +51,7 @@ CASES = {
     "compare --metrics x": "--metrics (did you mean --metric?)",
     "generality --task x": "--task (did you mean --tasks?)",
     "judge": "--tasks: name a file",
+    "evolve --learner mine.py:MINE --foo-bar 1": "unknown flag --foo-bar",
     "zoo --foo": "unknown flag --foo",
     "envs --foo": "unknown flag --foo",
     "evaluate": "missing the run",
