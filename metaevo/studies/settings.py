@@ -5,6 +5,7 @@ import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,8 +172,8 @@ class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
-    evolve: str | tuple[str, ...]
-    """the part to evolve, or a list of several"""
+    evolve: str | tuple[str, ...] | dict[str, str]
+    """the part to evolve, a list of several, or several by the slots that they fill"""
     task: TaskConfig = field(default_factory=TaskConfig)
     tasks: dict[str, Task] | None = None
     """instead of task: several tasks by their names, each with its changes to the settings and
@@ -353,14 +354,17 @@ def settings_class(raw: PlainDict) -> type[Any]:
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
-        several = [(name, cls, field(default_factory=cls)) for name, (_, cls) in evolved.items()]
+        several = [
+            (name, cls, field(default_factory=partial(cls.for_slot, slot)))
+            for name, (slot, cls) in evolved.items()
+        ]
         settings.append(section("component", make_dataclass("Components", several, frozen=True)))
-        evolve = tuple(evolve)
+        evolve = evolve if isinstance(evolve, dict) else tuple(evolve)
     taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], records.describe(slot))
         for slot in learners.find(learner).slots
         if slot.name not in taken
     ]
-    settings.append(Setting("evolve", str | tuple[str, ...], evolve))
+    settings.append(Setting("evolve", str | tuple[str, ...] | dict[str, str], evolve))
     return extended(EvolveSettings, [*settings, *slots])
