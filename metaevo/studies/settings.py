@@ -327,14 +327,13 @@ def _contains(entry: Any, value: float) -> bool:
     return bool(entry.low <= value <= entry.high) if choices is None else value in choices
 
 
-def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
+def settings_class(raw: PlainDict) -> type[Any]:
     """Return the class of unvalidated settings: of a problem, or `EvolveSettings` of parts.
 
     Some sections depend on names in others. The file of a user's problem or part is executed.
 
     Args:
         raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
-        component: the part that is evolved if the settings name none.
 
     Raises:
         ConfigError: for an unknown problem, part or learner, a problem with a field of another
@@ -345,7 +344,7 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
         return made
     learner = raw.get("learner", "ppo")
     settings = learner_sections(learner)
-    evolve = raw.get("evolve", component)
+    evolve = raw.get("evolve")
     if evolve is None:
         names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
