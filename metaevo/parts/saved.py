@@ -1,4 +1,4 @@
-"""`metaevo.load`, `metaevo.load_parts` and `metaevo.save`: evolved parts, as Python callers use them."""
+"""`metaevo.load`, `load_parts` and `save`: evolved parts, as Python callers use them."""
 
 import contextlib
 import inspect
