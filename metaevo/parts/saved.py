@@ -73,9 +73,7 @@ def load_parts(run_dir: str | Path, *, code: Any = ()) -> dict[str, tuple[Any, A
         part, meta_params = resolve.part_of(run_dir)
         return {part.slot: (part.apply, meta_params)}
     parts, meta_params = resolve.parts_of(run_dir)
-    return {
-        slot: (part.apply, parts.of(meta_params, slot)) for slot, part in parts.by_slot.items()
-    }
+    return {slot: (part.apply, parts.of(meta_params, slot)) for slot, part in parts.by_slot.items()}
 
 
 def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] = ()) -> None:
