@@ -41,7 +41,7 @@ def test_an_evolution_preset_fits_together(path):
     skip_without_suite(raw)
     folder = path.parent.name
     component = folder.removeprefix("evolve_") if folder.startswith("evolve_") else None
-    settings = from_dict(settings_class(raw, component), raw)
+    settings = from_dict(settings_class(raw), raw)
     Study(settings.build(), settings).check()
     assert settings.evolution.generations > 0
     small = quick(settings)

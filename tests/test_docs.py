@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 import metaevo
-from metaevo.commands import run_options
-from metaevo.commands.run_options import parse_command_line
+from metaevo.commands.run_options import parse_settings
 from tests.metaevo import evolving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,7 +123,7 @@ class ParsedError(Exception):
 @pytest.mark.parametrize("name", TEXTS)
 def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_path):
     def parse_and_stop(*args: Any, **kwargs: Any) -> None:
-        parse_command_line(*args, **kwargs)
+        parse_settings(*args, **kwargs)
         raise ParsedError
 
     own = tmp_path / "my_loss.py"
@@ -136,7 +135,7 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
         if any(re.match(r"runs/|RUN$", word) for word in after_flags(argv)):  # of an earlier run
             continue
         module = importlib.import_module(f"metaevo.commands.{verb}")
-        monkeypatch.setattr(run_options, "parse_command_line", parse_and_stop)
+        monkeypatch.setattr(module, "parse_settings", parse_and_stop)
         monkeypatch.chdir(ROOT)
         with pytest.raises(ParsedError):
             module.main(argv)

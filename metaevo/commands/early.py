@@ -7,6 +7,7 @@ here is allowed: it is checked when the class itself is known.
 import ast
 import dataclasses
 import functools
+import pkgutil
 import re
 from importlib import import_module
 from pathlib import Path
@@ -85,12 +86,13 @@ class Source(dict[str, Any]):
         return fields
 
 
-TRAINING = "metaevo.training.settings:TrainSettings"
-EVOLUTION = "metaevo.studies.settings:EvolveSettings"
-PROBLEM = "metaevo.studies.problems:ProblemSettings"
-SWEEP = "metaevo.tuning.config:SweepSettings"
-LEARNERS = "metaevo.parts.learners:LEARNERS"
-PARTS = "metaevo.parts.learners:PARTS"
+CLASSES = {
+    "train": "metaevo.training.settings:training_class",
+    "sweep": "metaevo.studies.sweeps:sweep_class",
+}
+"""Functions that return the class of a command's settings"""
+EVOLUTION = "metaevo.studies.settings:settings_class"
+"""The same for commands about an evolution"""
 source = functools.cache(Source)
 
 
@@ -101,9 +103,7 @@ def stub(place: str, **kinds: Any) -> Any:
     """
     module, _, name = place.partition(":")
     found = source(module)[name]
-    if not dataclasses.is_dataclass(found):
-        return Any
-    return _made(name, fields_of(found) | kinds)
+    return _made(name, fields_of(found) | kinds) if dataclasses.is_dataclass(found) else Any
 
 
 def fields_of(cls: Any) -> dict[str, Any]:
@@ -133,41 +133,49 @@ def _made(name: str, fields: dict[str, Any]) -> type:
     return dataclasses.make_dataclass(name, made)
 
 
-def early_class(command: str, raw: PlainDict, component: str | None = None) -> Any:
-    """Return the class of unvalidated settings as their source code has it.
+def settings_class(command: str, raw: PlainDict) -> Any:
+    """Return the class of unvalidated settings, whose import takes seconds."""
+    return pkgutil.resolve_name(CLASSES.get(command, EVOLUTION))(raw)
+
+
+def early_class(command: str, raw: PlainDict) -> Any:
+    """Return the class of unvalidated settings as its source code has it.
 
     Args:
         command: train, sweep, or a command about an evolution.
         raw: the settings, of which `problem`, `evolve` and `learner` are read.
-        component: the part that is evolved if the settings name none.
 
     Raises:
         ConfigError: for an unknown learner or part.
     """
-    learners, parts = (
-        source(place.partition(":")[0])[place.partition(":")[2]] for place in (LEARNERS, PARTS)
-    )
-    evolve, learner = raw.get("evolve", component), raw.get("learner", "ppo")
+    names = source("metaevo.parts.learners")
+    learners, parts = names["LEARNERS"], names["PARTS"]
+    evolve, learner = raw.get("evolve"), raw.get("learner", "ppo")
     if isinstance(learner, str):
         check_name("learner", learner, learners)
     if isinstance(evolve, str):
         check_name("evolve", evolve, parts)
-    place = PROBLEM if "problem" in raw else EVOLUTION
     if command == "train" or (command == "sweep" and not {"problem", "evolve"} & raw.keys()):
-        place = TRAINING
+        place = "metaevo.training.settings:TrainSettings"
+    elif "problem" in raw:
+        place = "metaevo.studies.problems:ProblemSettings"
+    else:
+        place = "metaevo.studies.settings:EvolveSettings"
     own = fields_of(stub(place))
-    kinds: PlainDict = fields_of(stub(SWEEP)) | own if command == "sweep" else {}
-    if place == EVOLUTION and isinstance(evolve, str) and evolve in parts:
+    kinds: PlainDict = {}
+    if command == "sweep":
+        kinds = fields_of(stub("metaevo.tuning.config:SweepSettings")) | own
+    if "component" in own and isinstance(evolve, str) and evolve in parts:
         kinds["component"] = stub(parts[evolve])
-    elif place == EVOLUTION:  # a part of the user's may have a strategy of its own
+    elif "component" in own:  # a part of the user's may have a strategy of its own
         kinds["strategy"] = Any
-    if place != PROBLEM and isinstance(learner, str) and learner in learners:
+    if "train" in own and isinstance(learner, str) and learner in learners:
         module = learners[learner].partition(":")[0]
         kinds |= {"train": stub(f"{module}:Config"), "hyperparams": stub(f"{module}:Hyperparams")}
         kinds |= dict.fromkeys(slots_of(module), str)
     else:  # its own settings are known to its class
-        names = filter(str.isidentifier, raw.keys() - own.keys() - kinds.keys())
-        kinds |= dict.fromkeys(names, Any)
+        others = filter(str.isidentifier, raw.keys() - own.keys() - kinds.keys())
+        kinds |= dict.fromkeys(others, Any)
     return stub(place, **kinds)
 
 

@@ -14,20 +14,18 @@ from metaevo.commands.run_options import (
     computing,
     parse_settings,
     run_argument,
-    start_jax,
+    saved_settings,
     without_env_params,
 )
 from metaevo.config import (
     ConfigError,
     changed_keys,
-    code,
     exit_on_config_error,
     from_dict,
     load_yaml,
-    merge,
     to_dict,
 )
-from metaevo.config.plain import PlainDict, names_in
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import UNSEEN, RunDirectory
 
 if TYPE_CHECKING:
@@ -110,23 +108,16 @@ def settings_of_run(
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         if args.run_dir is None:
             raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
-        run = RunDirectory.open(args.run_dir)
-        content = run.read_config()
-        saved.update(content["config"])
-        if not {"evolve", "problem"} & saved.keys():
-            raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
-        used = without_env_params(overrides, adapted(saved, args))
-        if args.code or names_in(overrides):
-            start_jax()  # importing an environment starts its backend
-        code.admit(run.path, merge(used, overrides), content["resolved"], overrides, args.code)
-        return used
 
-    def make_class(raw: PlainDict) -> "type[EvolutionSettings]":
-        from metaevo.studies.settings import settings_class
+        def adapt(config: PlainDict) -> PlainDict:
+            saved.update(config)
+            if not {"evolve", "problem"} & saved.keys():
+                raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
+            return without_env_params(overrides, adapted(saved, args))
 
-        return settings_class(raw)
+        return saved_settings(args, overrides, adapt)
 
-    settings, args = parse_settings(parser, argv, make_class, defaults)
+    settings, args = parse_settings(parser, argv, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = from_dict(type(settings), saved)

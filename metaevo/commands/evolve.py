@@ -9,7 +9,6 @@ from typing import Any
 
 from metaevo.commands.run_options import (
     FLAGS,
-    VARIABLES,
     add_process_flags,
     parse_settings,
     run_parser,
@@ -85,7 +84,7 @@ def main(argv: list[str], *, component: str | None = None) -> int:
             from metaevo.config import code
 
             devices.raise_on_all(lambda: code.use(given["code"], data))
-        settings = from_dict(settings_class(data, component), data)
+        settings = from_dict(settings_class(data), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume = given["resume"]
         problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
@@ -104,7 +103,8 @@ def several_processes(argv: Sequence[str]) -> PlainDict | None:
     """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     words = {word.partition("=")[0] for word in argv}
     flags = {f"--{name}" for name in (*FLAGS, "distributed")}
-    if not words & flags and not any(map(os.environ.get, (*VARIABLES, *LAUNCHERS))):
+    variables = [variable for _, _, variable, _ in FLAGS.values()]
+    if not words & flags and not any(map(os.environ.get, (*variables, *LAUNCHERS))):
         return None
     from metaevo.commands.processes import wanted
 
@@ -129,11 +129,6 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
             preset["evaluation"].pop("unseen", None)  # chosen for the preset's task
         return {"evolve": what, **without_env_params(overrides, preset)}
 
-    def make_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies.settings import settings_class
-
-        return settings_class(raw, component)
-
     parser = run_parser("evolve")
     for flag, (name, text) in SHORT.items():
         parser.add_argument(flag, dest=name, metavar="N", help=f"{text}: --{name}")
@@ -142,7 +137,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         help="size of the comparison at the end: none, quick, full (default)",
     )  # fmt: skip
     add_process_flags(parser)
-    settings, args = parse_settings(parser, argv, make_class, defaults, component)
+    settings, args = parse_settings(parser, argv, defaults, component)
     from metaevo.studies.settings import resized
 
     data = to_dict(settings)

@@ -4,14 +4,10 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from metaevo.commands.run_options import computing, parse_settings, start_jax
 from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
 from metaevo.config.plain import PlainDict
-
-PART = "program"
-"""What settings without `evolve` evolve"""
 
 
 @exit_on_config_error()
@@ -35,12 +31,7 @@ def main(argv: list[str]) -> int:
 
         return raw_settings(args.slot, args.tasks)
 
-    def make_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies.settings import settings_class
-
-        return settings_class(raw, PART)
-
-    settings, args = parse_settings(parser, argv, make_class, defaults)
+    settings, args = parse_settings(parser, argv, defaults)
     from metaevo.discovery.proposals import Judge
     from metaevo.reports.page import Table
     from metaevo.studies.plans import planned

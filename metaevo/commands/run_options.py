@@ -9,16 +9,15 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
-from metaevo.commands.early import early_class
+from metaevo.commands.early import early_class, fields_of, settings_class
 from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
 from metaevo.config.checks import check_given
 from metaevo.config.files import load_yaml, parse_yaml
 from metaevo.config.plain import PlainDict, Whole, names_in, of_value
 from metaevo.runs.run_directory import RunDirectory
 
-T = TypeVar("T")
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
 HELP = Path(__file__).parent / "help"
 """A text for each command: what it does and examples, and the settings that are used most"""
@@ -104,82 +103,21 @@ def run_parser(command: str) -> Parser:
 def parse_settings(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[T]],
     defaults: Defaults = lambda args, overrides: {},
-    component: str | None = None,
-) -> tuple[T, argparse.Namespace]:
-    """Parse a command line with a first check, before JAX is set up and `make_class` imports it.
-
-    Args:
-        parser: made by `computing` or `run_parser`.
-        argv: arguments without the program's name.
-        make_class: chooses the dataclass from the raw settings.
-        defaults: settings without `--config` and `--resume`, from the flags and other settings.
-        component: the part that is evolved if the settings name none.
-    """
-
-    def known(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        is_resumed = getattr(args, "resume", False)
-        return (_settings_to_resume if is_resumed else defaults)(args, overrides)
-
-    def made(raw: PlainDict) -> type[T]:
-        start_jax()
-        return make_class(raw)
-
-    def early(raw: PlainDict) -> Any:
-        try:
-            return early_class(parser.prog.split()[-1], raw, component)
-        except (KeyError, OSError):  # an installation without source code
-            return Any
-
-    return parse_command_line(parser, argv, made, known, early)
-
-
-def _settings_to_resume(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-    """Return the settings of the run that the command line continues.
-
-    Raises:
-        ConfigError: if it names no run, or not all code of the run.
-    """
-    run = RunDirectory.open(args.run_dir)
-    content = run.read_config()
-    settings = content["config"]
-    if args.code or names_in(overrides):
-        start_jax()  # importing an environment starts its backend
-    if args.code or names_in(merge(settings, overrides)):
-        from metaevo.config import code
-
-        code.admit(run.path, merge(settings, overrides), content["resolved"], overrides, args.code)
-    return settings
-
-
-def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
-    """Return the defaults, without `task.env_params` if the overrides name an environment."""
-    task = overrides.get("task")
-    if isinstance(task, dict) and "env" in task:
-        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
-    return settings
-
-
-def parse_command_line(
-    parser: Parser,
-    argv: Sequence[str],
-    make_class: Callable[[PlainDict], type[T]],
-    defaults: Defaults,
-    early: Callable[[PlainDict], Any] | None = None,
-) -> tuple[T, argparse.Namespace]:
+    evolve: str | None = None,
+) -> tuple[Any, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
 
+    Names, and most values, are checked by the source code of the settings before JAX is imported.
     `--help all` lists all settings, with the string literals under the fields as documentation. A
     flag whose `dest` has a dot is short for the setting of that name.
 
     Args:
-        parser: parser with the command's own flags; `--config` (a file or a preset) is added.
+        parser: of the command, with its own flags; `--config` (a file or a preset) is added.
         argv: arguments without the program's name. `--section.key value` overrides the setting in
             the file.
-        make_class: chooses the dataclass from the raw settings.
-        defaults: maps the flags and the overrides to the settings, without `--config`.
-        early: returns a class for a first check of the settings, before `make_class` imports JAX.
+        defaults: maps the flags and the overrides to the settings without `--config`, `--resume`.
+        evolve: the part to evolve if the settings name none.
     """
     parser.add_argument(
         *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",
@@ -192,24 +130,30 @@ def parse_command_line(
     if args.help == "short":
         parser.print_help()
         raise SystemExit(0)
-    given = _groups(rest)
+    given, command = _groups(rest), parser.prog.split()[-1]
     short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
     overrides = _parse_overrides({**short, **given})
     try:
         if args.config is not None:
             args.config = find_preset(args.config)
-        known = defaults(args, overrides) if args.config is None else load_yaml(args.config)
+            known = load_yaml(args.config)
+        elif getattr(args, "resume", False):
+            known = saved_settings(args, overrides, lambda saved: saved)
+        else:
+            known = defaults(args, overrides)
         raw = merge(known, overrides)
-        cls: Any = (early or make_class)(raw)
+        if evolve is not None and "problem" not in raw:
+            raw.setdefault("evolve", evolve)
+        cls = early_class(command, raw)
         if not args.help:
             _check_names(parser, cls, given)
-            if early is not None:
-                check_given(cls, raw)
-        made: type[T] = cls if early is None else make_class(raw)
+            check_given(cls, raw)
+        start_jax()
+        cls = settings_class(command, raw)
         if args.help:
             from metaevo.config.documentation import add_settings
 
-            add_settings(parser, made, raw)
+            add_settings(parser, cls, raw)
     except ConfigError as error:
         if not args.help:
             raise
@@ -217,11 +161,41 @@ def parse_command_line(
     if args.help:
         parser.print_help()
         raise SystemExit(0)
+    _check_names(parser, cls, given)  # of a learner, part or problem of the user's, too
     if getattr(args, "quick", False):
         from metaevo.runs.quick import quickened
 
-        raw = merge(quickened(to_dict(from_dict(made, raw))), overrides)
-    return from_dict(made, raw), args
+        raw = merge(quickened(to_dict(from_dict(cls, raw))), overrides)
+    return from_dict(cls, raw), args
+
+
+def saved_settings(
+    args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
+) -> PlainDict:
+    """Return the settings of the run that the command line names, adapted for this command.
+
+    Raises:
+        ConfigError: if it names no run, or not all code of the run.
+    """
+    run = RunDirectory.open(args.run_dir)
+    content = run.read_config()
+    settings = adapt(content["config"])
+    if args.code or names_in(overrides):
+        start_jax()  # importing an environment starts its backend
+    used = merge(settings, overrides)
+    if args.code or names_in(used):
+        from metaevo.config import code
+
+        code.admit(run.path, used, content["resolved"], overrides, args.code)
+    return settings
+
+
+def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
+    """Return the defaults, without `task.env_params` if the overrides name an environment."""
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
+    return settings
 
 
 def _groups(tokens: Sequence[str]) -> dict[str, list[str]]:
@@ -260,15 +234,14 @@ def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> No
     """Raise `ConfigError` for a flag that is no setting, or that lacks its value."""
     for name, values in given.items():
         kind = cls
-        for part in name.split("."):
-            if dataclasses.is_dataclass(kind):
-                fields = {each.name: each.type for each in dataclasses.fields(kind)}
-                if part not in fields:
-                    flags = [flag[2:] for flag in parser._option_string_actions]
-                    from metaevo.config.wording import unknown
+        for part in name.split(".") if dataclasses.is_dataclass(cls) else ():
+            fields = fields_of(kind)
+            if fields and part not in fields:
+                flags = [flag[2:] for flag in parser._option_string_actions]
+                from metaevo.config.wording import unknown
 
-                    raise unknown(name, cls, flags)
-                kind = fields[part]
+                raise unknown(name, cls, flags)
+            kind = fields.get(part)
         if not values:
             raise ConfigError(f"--{name} needs a value")
 
@@ -301,20 +274,20 @@ def start_jax(several: PlainDict | None = None) -> None:
 
 # --- Several processes ----------------------------------------------------------------------------
 
-FLAGS: dict[str, tuple[Any, str, str]] = {
-    "coordinator": (str, "HOST:PORT", "where the first process listens"),
-    "processes": (int, "N", "how many there are; 1 keeps the tasks of a cluster apart"),
-    "process": (int, "I", "which one this is, from 0"),
-}
-"""Type, value and meaning of the flags that describe the processes."""
-VARIABLES = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-"""Environment variables that stand for the flags."""
+FLAGS: dict[str, tuple[Any, str, str, str]] = {
+    "coordinator": (str, "HOST:PORT", "JAX_COORDINATOR_ADDRESS", "where the first process listens"),
+    "processes": (
+        int, "N", "JAX_NUM_PROCESSES", "how many there are; 1 keeps the tasks of a cluster apart"
+    ),
+    "process": (int, "I", "JAX_PROCESS_ID", "which one this is, from 0"),
+}  # fmt: skip
+"""Type, value, environment variable and meaning of the flags that describe the processes."""
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of several processes to a script's parser."""
     group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
-    for (name, (kind, value, text)), variable in zip(FLAGS.items(), VARIABLES, strict=True):
+    for name, (kind, value, variable, text) in FLAGS.items():
         given = os.environ.get(variable) or None
         group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
     text = "let JAX find all that out; SLURM and Open MPI need no flag"

@@ -1,22 +1,13 @@
 """Command line of `metaevo sweep`."""
 
-from typing import Any
-
 from metaevo.commands.run_options import parse_settings, run_parser
 from metaevo.config import code, exit_on_config_error
-from metaevo.config.plain import PlainDict
 
 
 @exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, sweep, and return the exit code."""
-
-    def sweep_class(raw: PlainDict) -> type[Any]:
-        from metaevo.studies import sweeps
-
-        return sweeps.sweep_class(raw)
-
-    settings, args = parse_settings(run_parser("sweep"), argv, sweep_class)
+    settings, args = parse_settings(run_parser("sweep"), argv)
     from metaevo.studies.sweeps import make_objective
     from metaevo.tuning.run import plan, run_sweep
 

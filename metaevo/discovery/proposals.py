@@ -138,7 +138,7 @@ class Judge:
             ConfigError: if settings are wrong, or if the archive is of another slot or tasks.
         """
         raw = raw_settings(slot, tasks)
-        settings = from_dict(settings_class(raw, None), raw)
+        settings = from_dict(settings_class(raw), raw)
         if settings.component.count > 1:
             raise ConfigError("component.hyperparams: must be one, as a proposal is one expression")
         self.settings, config, self._problem = settings, settings.evaluation, settings.build()

@@ -34,8 +34,12 @@ distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
 GENETIC_PROGRAMMING = "genetic_programming"
-GENETIC = "metaevo.evolution.genetic:GeneticProgramming"
-"""Class of this algorithm, imported when it is used."""
+LOW_RANK = "low_rank_es"
+OWN = {
+    GENETIC_PROGRAMMING: "metaevo.evolution.genetic:GeneticProgramming",
+    LOW_RANK: "metaevo.evolution.low_rank:LowRankES",
+}
+"""Classes of the algorithms that are not of evosax, imported when they are used."""
 OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
@@ -44,8 +48,8 @@ class Evosax(Strategy):
     """An evosax algorithm, by its name there."""
 
     algorithm: str = "Open_ES"
-    """any of evosax's, by its name there; in a YAML file also genetic_programming, or a strategy of
-    your own as FILE.py:CLASS or MODULE:CLASS"""
+    """any of evosax's, by its name there; in a YAML file also low_rank_es, genetic_programming or
+    a strategy of your own as FILE.py:CLASS or MODULE:CLASS"""
     sigma: Annotated[float, Gt(0)] = 0.1
     """standard deviation of the perturbations at generation 0"""
     sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
@@ -185,8 +189,8 @@ class StrategyConfig(Evosax):
             ConfigError: if there is no such algorithm, or it lacks a setting.
         """
         name = self.algorithm
-        if name == GENETIC_PROGRAMMING:
-            return _construct(self, pkgutil.resolve_name(GENETIC))
+        if name in OWN:
+            return _construct(self, pkgutil.resolve_name(OWN[name]))
         if is_name(name):
             from metaevo.config import code
 
@@ -216,7 +220,7 @@ def _construct(config: StrategyConfig, kind: Any) -> Strategy:
 
 
 def _unknown(name: str) -> ConfigError:
-    known = [*ALGORITHMS, GENETIC_PROGRAMMING]
+    known = [*ALGORITHMS, *OWN]
     reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
     return ConfigError(
         f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "

@@ -219,7 +219,8 @@ def check_strategy(strategy: Strategy, problem: MetaProblem, generations: int) -
         raise ConfigError(f"strategy.{error}") from None
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     check_meta_params(shapes, perturbed=strategy.perturbs)
-    devices.check_memory("strategy: a population", 2 * size * devices.num_bytes(shapes))
+    if kind.candidate is Strategy.candidate:
+        devices.check_memory("strategy: a population", 2 * size * devices.num_bytes(shapes))
     needed = "init", "ask", "tell", "best"
     if missing := [name for name in needed if getattr(kind, name) is getattr(Strategy, name)]:
         raise ConfigError(f"strategy: {kind.__name__} does not define {', '.join(missing)}")

@@ -70,6 +70,12 @@ class Formula(Written):
             raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
         self.check_gives()
 
+    @classmethod
+    def for_slot(cls, slot: str) -> "Formula":
+        """Return the default formula of a slot: its reference, where that has a formula."""
+        known = {} if slot == cls.slot else HAND_WRITTEN.get(slot, {})
+        return next(iter(known.values()), None) or cls(slot=slot)
+
     @property
     def factors(self) -> dict[str, Expression]:
         """The formula, or those of a schedule, by the hyperparams that they multiply."""

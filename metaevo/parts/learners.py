@@ -157,10 +157,15 @@ def reference_to(part: Part) -> str:
     return reference_of(PART, type(part))
 
 
+def has_any_slot(cls: type[Part]) -> bool:
+    """Return whether a class of parts has its slot as a setting, as formulas do."""
+    return any(each.name == "slot" for each in dataclasses.fields(cls))
+
+
 def classes_to_evolve(
     evolve: Any, learner: str, settings: Any = None
 ) -> dict[str, tuple[str, type[Part]]]:
-    """Return the slots and the classes of the parts in `evolve`, by short names.
+    """Return the slots and the classes of the parts in `evolve`, by short names or by slots.
 
     `settings` is the user's section `component`, valid or not, in which a formula has its slot.
 
@@ -168,23 +173,26 @@ def classes_to_evolve(
         ConfigError: if it names no part, or one that fits no slot of the learner, or two for one.
     """
     where = f"evolve = {show(evolve)}"
-    single = isinstance(evolve, str)
-    references: Any = [evolve] if single else evolve
+    single, by_slot = isinstance(evolve, str), isinstance(evolve, Mapping)
+    references: Any = [evolve] if single else list(evolve.values()) if by_slot else evolve
     if not (isinstance(references, list | tuple) and references) or not all(
         isinstance(each, str) for each in references
     ):
-        raise ConfigError(f"{where}: must be the name of a part, or a list")
+        raise ConfigError(f"{where}: must be the name of a part, a list, or parts by their slots")
     found: dict[str, tuple[str, type[Part]]] = {}
-    for reference in references:
-        short, cls = short_name(reference), part_class(reference)
+    names = list(evolve) if by_slot else list(map(short_name, references))
+    for short, reference in zip(names, references, strict=True):
+        cls = part_class(reference)
         if short in found:
-            raise ConfigError(f"{where}: two are called {show(short)}")
+            hint = f"name them by their slots, {{SLOT: {reference}, ...}}"
+            raise ConfigError(f"{where}: two are called {show(short)}: {hint}")
         sections = settings if isinstance(settings, Mapping) else {}
         own, slot = sections if single else sections.get(short), cls.slot
-        if isinstance(own, Mapping) and any(
-            each.name == "slot" for each in dataclasses.fields(cls)
-        ):
-            slot = own.get("slot", slot)
+        if has_any_slot(cls):
+            slot = short if by_slot else slot
+            slot = own.get("slot", slot) if isinstance(own, Mapping) else slot
+        if by_slot and slot != short:
+            raise ConfigError(f"{where}: {reference} fills the slot {show(slot)}, not {short}")
         if not isinstance(slot, str):
             raise ConfigError(f"{where}: component.slot = {show(slot)}: must be a name")
         try:

@@ -53,6 +53,11 @@ class Part:
         """Apply the slot's function; `purerl.types` has the signatures."""
         raise NotImplementedError(f"{type(self).__name__} has no apply(meta_params, context, ...)")
 
+    @classmethod
+    def for_slot(cls, slot: str) -> "Part":
+        """Return the part that settings complete, where the slot's name is given."""
+        return cls()
+
     def in_slot(self, slot: Slot) -> "Part":
         """Return the part in a learner's slot, whose arguments it may need to know."""
         return self

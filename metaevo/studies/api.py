@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.evosax import GENETIC, GENETIC_PROGRAMMING, Evosax, StrategyConfig
+from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, Evosax, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
     Contender,
@@ -226,10 +226,11 @@ def _config_of(strategy: Any) -> StrategyConfig:
     if isinstance(strategy, Evosax):
         return StrategyConfig(**own)
     place = f"{kind.__module__}:{kind.__qualname__}"
+    known = {each: name for name, each in OWN.items()}
     named = {each.name for each in fields(StrategyConfig)} - {"settings", "algorithm"}
     config = GivenStrategy(
         **{key: own.pop(key) for key in sorted(named & own.keys())},
-        algorithm=GENETIC_PROGRAMMING if place == GENETIC else place,
+        algorithm=known.get(place, place),
         settings={key: each for key, each in own.items() if isinstance(each, bool | int | float)},
     )
     object.__setattr__(config, "given", strategy)

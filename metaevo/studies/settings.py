@@ -5,6 +5,7 @@ import pkgutil
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -171,8 +172,8 @@ class EvolveSettings(EvolutionSettings):
     """Settings of an evolution of a part of a learner."""
 
     learner: str
-    evolve: str | tuple[str, ...]
-    """the part to evolve, or a list of several"""
+    evolve: str | tuple[str, ...] | dict[str, str]
+    """the part to evolve, a list of several, or several by the slots that they fill"""
     task: TaskConfig = field(default_factory=TaskConfig)
     tasks: dict[str, Task] | None = None
     """instead of task: several tasks by their names, each with its changes to the settings and
@@ -326,14 +327,13 @@ def _contains(entry: Any, value: float) -> bool:
     return bool(entry.low <= value <= entry.high) if choices is None else value in choices
 
 
-def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
+def settings_class(raw: PlainDict) -> type[Any]:
     """Return the class of unvalidated settings: of a problem, or `EvolveSettings` of parts.
 
     Some sections depend on names in others. The file of a user's problem or part is executed.
 
     Args:
         raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
-        component: the part that is evolved if the settings name none.
 
     Raises:
         ConfigError: for an unknown problem, part or learner, a problem with a field of another
@@ -344,7 +344,7 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
         return made
     learner = raw.get("learner", "ppo")
     settings = learner_sections(learner)
-    evolve = raw.get("evolve", component)
+    evolve = raw.get("evolve")
     if evolve is None:
         names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
@@ -354,14 +354,17 @@ def settings_class(raw: PlainDict, component: str | None = None) -> type[Any]:
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
-        several = [(name, cls, field(default_factory=cls)) for name, (_, cls) in evolved.items()]
+        several = [
+            (name, cls, field(default_factory=partial(cls.for_slot, slot)))
+            for name, (slot, cls) in evolved.items()
+        ]
         settings.append(section("component", make_dataclass("Components", several, frozen=True)))
-        evolve = tuple(evolve)
+        evolve = evolve if isinstance(evolve, dict) else tuple(evolve)
     taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], records.describe(slot))
         for slot in learners.find(learner).slots
         if slot.name not in taken
     ]
-    settings.append(Setting("evolve", str | tuple[str, ...], evolve))
+    settings.append(Setting("evolve", str | tuple[str, ...] | dict[str, str], evolve))
     return extended(EvolveSettings, [*settings, *slots])

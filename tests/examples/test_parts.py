@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def test_the_loss_begins_as_squared_error(monkeypatch):
     monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
     raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
-    problem = from_dict(settings_class(raw, None), raw).build()
+    problem = from_dict(settings_class(raw), raw).build()
     part = problem.parts.by_slot["value_loss"]
     start = part.init(jax.random.key(0))
 

@@ -6,7 +6,6 @@ settings are read and checked.
 
 import contextlib
 import io
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -91,7 +90,7 @@ SCRIPTS = {
     **{
         f"evolve_{component}": _script(
             f"evolve_{component}",
-            partial(settings_class, component=component),
+            settings_class,
             evolve_script.main,
             component=component,
         )

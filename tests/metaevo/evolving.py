@@ -9,9 +9,9 @@ from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 
 
-def settings_of(raw, component=None):
+def settings_of(raw):
     """The settings that a YAML file with these contents gives."""
-    return from_dict(settings_class(raw, component), raw)
+    return from_dict(settings_class(raw), raw)
 
 
 def study_of(raw, run_path=None):

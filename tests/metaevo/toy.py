@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.evolution import devices
-from metaevo.evolution.evosax import Evosax
+from metaevo.evolution.evosax import Evosax, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import with_worst_for_failed
@@ -68,7 +68,8 @@ def evolution(problem=None, config=None, **strategy):
     """Evolution with a small population and no validation unless asked for."""
     strategy = {"population_size": 16, "sigma": 0.3, "learning_rate": 0.1} | strategy
     config = {"validation_seeds": 0, "block_size": 64} | (config or {})
-    return Evolution(problem or Quadratic(), Evosax(**strategy), EvolutionConfig(**config))
+    own = StrategyConfig(**strategy).build()
+    return Evolution(problem or Quadratic(), own, EvolutionConfig(**config))
 
 
 def begun(evolution, seed=0, strategy=None):

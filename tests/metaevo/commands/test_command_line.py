@@ -2,21 +2,26 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.commands.run_options import Parser, parse_command_line
+from metaevo.commands import run_options
 from metaevo.config import ConfigError, find_preset, load_yaml
 from tests.metaevo.example_config import Config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
 
+@pytest.fixture(autouse=True)
+def own_settings(monkeypatch):
+    for reader in ("early_class", "settings_class"):
+        monkeypatch.setattr(run_options, reader, lambda *_: Config)
+
+
 def command_line(*argv):
     """The settings and the flags."""
-    parser = Parser("train")
+    parser = run_options.Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--generations", type=int)
-
-    return parse_command_line(parser, argv, lambda _: Config, lambda *_: {"learner": "own"})
+    return run_options.parse_settings(parser, argv, lambda *_: {"learner": "own"})
 
 
 @pytest.fixture

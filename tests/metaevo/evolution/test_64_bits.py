@@ -17,7 +17,7 @@ class Quadratic(metaevo.MetaProblem):
         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 
 assert jax.config.jax_enable_x64
-for algorithm in ("Open_ES", "CMA_ES", "SimpleGA"):
+for algorithm in ("Open_ES", "CMA_ES", "SimpleGA", "low_rank_es"):
     strategy = {"algorithm": algorithm, "population_size": 8}
     evolution = {"validation_seeds": 0, "num_devices": 1}
     try:

@@ -193,7 +193,7 @@ def test_training_hardly_depends_on_the_layout():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
+@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA", "low_rank_es"])
 def test_other_step_sizes_and_seeds_do_not_recompile(name):
     problem, decay = Quadratic(noise=0.5), {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
     first = evolution(problem, algorithm=name, **decay)
