@@ -23,9 +23,8 @@ from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+import metaevo
 from experiments.benchmarks.tables import Parser, Table, git, machine, save
-from metaevo.config import ConfigError
-from metaevo.config.plain import exit_on_config_error
 
 THERE = "jax", "jaxlib", "numpy", "scipy", "flax", "optax", "chex", "ml_dtypes", "orbax_checkpoint"
 """Packages of the GPU's machine, which has JAX for its own CUDA."""
@@ -90,12 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return download(options.wheels)
     platform = of_a_subprocess("import jax; print(jax.default_backend())")
     if platform != "gpu" and not options.tiny:
-        raise ConfigError(f"no GPU: JAX finds the platform {platform!r} only (see --tiny)")
+        options.error(f"no GPU: JAX finds the platform {platform!r} only (see --tiny)")
     options.to.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * options.minutes
-    known = {job.name for job in JOBS}
-    if wrong := set(options.only) - known:
-        raise ConfigError(f"--only: {', '.join(wrong)} must be of {', '.join(sorted(known))}")
     found = {
         job.name: outcome(job, options, end)
         for job in JOBS
@@ -145,9 +141,7 @@ def first_ratio(path: Path, *, tiny: bool) -> int:
     Rollouts and minibatches are computed by different kernels, so this is their rounding: ours
     against XLA's, in a network with a memory and in one without.
     """
-    from metaevo.evolution import devices
-
-    devices.setup(1)
+    metaevo.devices.setup(1)
     import jax
     import jax.numpy as jnp
 
@@ -206,13 +200,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=float, default=13, help="of the lease that are left (default: 13)")
     add("--to", type=Path, default=Path("gpu/results"), metavar="FOLDER", help="of the results")
-    add("--only", nargs="+", default=(), metavar="JOB", help=", ".join(job.name for job in JOBS))
+    names = [job.name for job in JOBS]
+    add("--only", nargs="+", default=(), choices=names, metavar="JOB", help=", ".join(names))
     add("--tiny", action="store_true", help="tiny sizes, also without a GPU")
     add("--wheels", type=Path, metavar="FOLDER", help="only download what the machine lacks")
     add("--first-ratio", type=Path, metavar="FILE", help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+    return parser.parse_args(argv, argparse.Namespace(error=parser.error))
 
 
 if __name__ == "__main__":
-    with exit_on_config_error():
-        sys.exit(main())
+    sys.exit(main())
