@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from metaevo.judging.scores import Scores as Scores
     from metaevo.parts.part import Part as Part
     from metaevo.parts.saved import load as load
+    from metaevo.parts.saved import load_parts as load_parts
     from metaevo.parts.saved import save as save
     from metaevo.studies.api import Found as Found
     from metaevo.studies.api import evolve as evolve
@@ -76,6 +77,7 @@ _HOMES = {
     "generality": "metaevo.judging.generality.measurement",
     "load": "metaevo.parts.saved",
     "load_code": "metaevo.config.code:load",
+    "load_parts": "metaevo.parts.saved",
     "load_training": "metaevo.training.result",
     "measures": "metaevo.tasks.fitness",
     "read_settings": "metaevo.studies.reading",
