@@ -24,7 +24,7 @@ def _no_learner(entry: Any) -> str:
 NAMES = "ppo", "dqn", "pqn", "q_learning", "lpg", "sac"
 LEARNERS = {name: f"purerl.{name}:LEARNER" for name in NAMES}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
+LEARNER = Kind("learner", "purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:

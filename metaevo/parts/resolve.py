@@ -53,7 +53,8 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
         part, meta_params = part_of(used, slot.name)
         return Filling(part.in_slot(slot), meta_params)
     except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        reason = str(error).removeprefix(f"evolve = {reference!r}: ")
+        raise ConfigError(f"{where}: {reason.removeprefix(f'{reference!r} ')}") from error
 
 
 def part_of(reference: str | Path, slot: str | None = None) -> Filling:
