@@ -67,7 +67,7 @@ def is_loaded(name: str) -> bool:
     return name in _GIVEN or name in _LOADED
 
 
-def load(key: str, name: str) -> Any:
+def load_code(key: str, name: str) -> Any:
     """Return the object that a setting `key` names, or the module of a file; it is executed once.
 
     Examples:
@@ -230,7 +230,7 @@ def use(
     for name in names:
         if not is_name(name):
             raise ConfigError(f"code = {show(name)}: must be FILE.py, FILE.py:NAME or MODULE:NAME")
-        load("code", name)
+        load_code("code", name)
     for each in given:
         if not isinstance(each, str | Path):
             give(each)

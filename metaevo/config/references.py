@@ -56,7 +56,7 @@ def resolve(kind: Kind, reference: Any) -> Any:
     from metaevo.config import code
 
     where = f"{kind.key} = {show(reference)}"
-    found = code.load(kind.key, reference)
+    found = code.load_code(kind.key, reference)
     if isinstance(found, ModuleType):
         own = {
             name: each

@@ -194,7 +194,7 @@ class StrategyConfig(Evosax):
         if is_name(name):
             from metaevo.config import code
 
-            return _construct(self, code.load("strategy.algorithm", name))
+            return _construct(self, code.load_code("strategy.algorithm", name))
         if name not in ALGORITHMS:
             raise _unknown(name)
         return self

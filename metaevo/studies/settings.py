@@ -18,7 +18,7 @@ from metaevo.config.checks import Setting, extended, section
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.problem import Contender, MetaProblem
+from metaevo.evolution.problem import MetaProblem
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, records
 from metaevo.parts.records import SeenTask
@@ -74,16 +74,6 @@ class HeldOutConfig:
         """Return the settings and seeds of each contender on each task."""
         return Budget(settings=0, seeds=self.seeds)
 
-    @property
-    def ranges(self) -> PlainDict:
-        """Hyperparameters to tune."""
-        return {}
-
-    def contenders_of(self, problem: Any) -> Sequence[Contender]:
-        """Return the hand-written contenders of a problem."""
-        contenders: Sequence[Contender] = problem.contenders()
-        return contenders
-
 
 @dataclass(frozen=True)
 class EvaluationConfig(HeldOutConfig):
@@ -115,16 +105,6 @@ class EvaluationConfig(HeldOutConfig):
         """Return the settings and seeds of each contender on each task."""
         used = replace(self, **_limited(vars(self))) if unseen and self.quick_unseen else self
         return Budget(**{name: getattr(used, name) for name in _LIMITS})
-
-    @property
-    def ranges(self) -> PlainDict:
-        """Hyperparameters to tune."""
-        return self.space
-
-    def contenders_of(self, problem: Any) -> Sequence[Contender]:
-        """Return the hand-written parts that are chosen, with their own ranges."""
-        contenders: Sequence[Contender] = problem.contenders(self.contenders, self.own)
-        return contenders
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:

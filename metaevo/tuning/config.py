@@ -45,7 +45,6 @@ class SweepConfig:
     """name of the study in the storage; by default the name of the run directory"""
 
     def __post_init__(self) -> None:
-        """Check the URL of the storage."""
         if self.storage:
             from metaevo.tuning.storage import check_url
 

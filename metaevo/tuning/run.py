@@ -11,6 +11,7 @@ from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import mark
+from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
@@ -94,7 +95,7 @@ def run_sweep(
             return 0
         study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
         logged = _log(run, study, started)
-        run.forget_end()
+        forget_end(run.directory)
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds

@@ -15,6 +15,7 @@ from metaevo.commands.run_options import run_parser
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.finding import run_path
+from metaevo.runs.resume import truncate
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -160,14 +161,14 @@ def test_metrics_are_valid_json_whatever_is_logged(run):
 
 
 def test_records_after_the_checkpoint_are_dropped(run):
-    run.truncate_metrics("generation", 1)
+    truncate(run, "generation", 1)
     assert not run.metrics_path.exists()
     evaluation = {"kind": "evaluation", "evaluation": 9}
     for record in (generation(0), generation(1), evaluation, generation(2)):
         run.append_metrics(record)
     with run.metrics_path.open("a") as file:
         file.write('{"kind": "evaluation", "evalua')
-    run.truncate_metrics("generation", 2)
+    truncate(run, "generation", 2)
     assert run.read_metrics("generation") == [generation(0), generation(1)]
     assert run.read_metrics("evaluation") == [evaluation]
     assert run.metrics_path.read_bytes().endswith(b"}\n")
