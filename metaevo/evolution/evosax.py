@@ -44,8 +44,13 @@ OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
 
-class Evosax(Strategy):
-    """An evosax algorithm, by its name there."""
+class StrategyConfig(Strategy):
+    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
+
+    Examples:
+        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
+        >>> found = metaevo.evolve(problem, strategy=strategy)
+    """
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there; in a YAML file also low_rank_es, genetic_programming or
@@ -163,31 +168,8 @@ class Evosax(Strategy):
                 f"{limit:.0f}; set strategy.settings.num_generations"
             )
 
-
-class OpenES(Evosax):
-    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
-
-    Its arguments are the settings of the section `strategy`.
-
-    Examples:
-        >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
-    """
-
-
-class StrategyConfig(Evosax):
-    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
-
-    Examples:
-        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
-        >>> found = metaevo.evolve(problem, strategy=strategy)
-    """
-
     def build(self) -> Strategy:
-        """Return the strategy.
-
-        Raises:
-            ConfigError: if there is no such algorithm, or it lacks a setting.
-        """
+        """Return the strategy; raises `ConfigError` if a class of another one lacks a setting."""
         name = self.algorithm
         if name in OWN:
             return _construct(self, pkgutil.resolve_name(OWN[name]))
@@ -195,9 +177,17 @@ class StrategyConfig(Evosax):
             from metaevo.config import code
 
             return _construct(self, code.load_code("strategy.algorithm", name))
-        if name not in ALGORITHMS:
-            raise _unknown(name)
         return self
+
+
+class OpenES(StrategyConfig):
+    """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
+
+    Its arguments are the settings of the section `strategy`.
+
+    Examples:
+        >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
+    """
 
 
 def _construct(config: StrategyConfig, kind: Any) -> Strategy:
@@ -219,20 +209,16 @@ def _construct(config: StrategyConfig, kind: Any) -> Strategy:
         raise failure(f"{where}: cannot be made with its settings", error) from error
 
 
-def _unknown(name: str) -> ConfigError:
-    known = [*ALGORITHMS, *OWN]
-    reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
-    return ConfigError(
-        f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
-        f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
-    )
-
-
-def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
+def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     """Return the algorithm for solutions like the given one, and its parameters."""
     name = config.algorithm
     if name not in ALGORITHMS:
-        raise _unknown(name)
+        known = [*ALGORITHMS, *OWN]
+        reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+        raise ConfigError(
+            f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+            f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+        )
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
@@ -267,7 +253,7 @@ def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
     return algorithm, params.replace(**overrides)
 
 
-def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
+def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
     name = config.optimizer
     if name == "auto":
         name = "adam" if config.algorithm in {"Open_ES", "PGPE"} else "own"
@@ -278,7 +264,7 @@ def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
     return optimizer
 
 
-def _shaping(config: Evosax) -> Callable | None:
+def _shaping(config: StrategyConfig) -> Callable | None:
     """Return the function that shapes the fitness; None for the algorithm's own."""
     name = config.fitness_shaping
     if name != "auto" and config.algorithm in OWN_SHAPING:

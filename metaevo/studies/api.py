@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, Evosax, StrategyConfig
+from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
     Contender,
@@ -223,8 +223,6 @@ def _config_of(strategy: Any) -> StrategyConfig:
         )
     kind = type(strategy)
     own = {each.name: getattr(strategy, each.name) for each in fields(kind)}
-    if isinstance(strategy, Evosax):
-        return StrategyConfig(**own)
     place = f"{kind.__module__}:{kind.__qualname__}"
     known = {each: name for name, each in OWN.items()}
     named = {each.name for each in fields(StrategyConfig)} - {"settings", "algorithm"}
