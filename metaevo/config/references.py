@@ -84,8 +84,8 @@ def check_name(key: str, reference: Any, names: Collection[str]) -> None:
         raise ConfigError(f"{key} = {show(reference)} is not known{hint}; allowed: {allowed}")
 
 
-def reference_of(kind: Kind, given: Any) -> str:
-    """Return a reference to an object that a caller passes.
+def reference_of(kind: Kind, given: Any, place: str = "") -> str:
+    """Return a reference to an object that a caller passes; its `place` is MODULE:NAME.
 
     Raises:
         ConfigError: if it is of another kind.
@@ -95,7 +95,7 @@ def reference_of(kind: Kind, given: Any) -> str:
     if id(given) in _NAMED:
         return _NAMED[id(given)][0]
     named = given if hasattr(given, "__name__") else type(given)
-    place = f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
+    place = place or f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
     shipped = [name for name, known in kind.names.items() if known in (given, place)]
     if shipped:
         return shipped[0]

@@ -2,8 +2,8 @@
 
 with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
     run.start(resolved)
-    ...  # run.log, run.save, run.check_stop
-return run.exit_code
+    ...  # run.log, run.save, run.stop.check
+return run.stop.exit_code
 """
 
 import contextlib
@@ -155,11 +155,6 @@ class Run(Generic[S]):
 
                 code.refuse_changes(to_dict(settings), self.resolved)
 
-    @property
-    def exit_code(self) -> int:
-        """0, or 130 / 143 after SIGINT / SIGTERM."""
-        return self.stop.exit_code
-
     def start(self, resolved: PlainDict, **layout: int) -> None:
         """Write config.yaml, with the `resolved` values to keep.
 
@@ -197,10 +192,6 @@ class Run(Generic[S]):
         """Send the results to the trackers."""
         if self._trackers is not None:
             self._trackers.close()
-
-    def check_stop(self) -> None:
-        """Raise `StopRequestedError`, which ends `open_run`, if a signal has arrived."""
-        self.stop.check()
 
     def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, and hand it to the trackers."""

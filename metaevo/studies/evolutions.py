@@ -138,7 +138,7 @@ def evolve_all(
     config, count = run.settings.run, run.settings.run.evolution_seeds
     forget_end(run.directory)
     for place in range(count):
-        run.check_stop()
+        run.stop.check()
         own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
         settings = replace(run.settings, run=own_config)
         with _open_inside(run, settings, f"seed_{own_config.seed}") as own:

@@ -75,7 +75,7 @@ def run_evolutions(
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
         run = devices.raise_on_all(lambda: stack.enter_context(alive))
         _lead(study, run)
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:

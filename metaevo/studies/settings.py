@@ -260,51 +260,44 @@ def _check_unseen(
         learner: name of the learner.
     """
     for name, task in tasks.items():
-        own = _environment(task.env or name, task.env_params, learner)
+        env = task.env or name
+        own = _environment(env, task.env_params, learner)
         for rule, known in seen.items():
-            for other, env, env_params, sample in known:
-                if env != (task.env or name):
-                    continue
-                drawn: Mapping[str, Any] = {}
-                if sample:
-                    from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
-
-                    entries = read(sample, f"{rule}: tasks.{other}.sample")
-                    drawn = of_prefix(entries, ENV_PARAMS)
-                if _is_same(own, _environment(env, env_params, learner), drawn):
+            for each in known:
+                if each.env == env and _has_seen(each, own, learner, rule):
                     by = f"{rule} was evolved on" if rule else "evolution sees"
                     raise ConfigError(
-                        f"evaluation.unseen.{name}: {by} this task (task.env = {own[0]})"
+                        f"evaluation.unseen.{name}: {by} this task (task.env = {env})"
                     )
 
 
-def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[str, Any, Any]:
-    """Return an environment with default observations: its name, itself, its parameters."""
+def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[Any, Any]:
+    """Return an environment with default observations, and its parameters."""
     bare = {key: value for key, value in env_params.items() if key != "observations"}
-    return make_environment(TaskConfig(env, bare), learner)
+    return make_environment(TaskConfig(env, bare), learner)[1:]
 
 
-def _is_same(
-    own: tuple[str, Any, Any], seen: tuple[str, Any, Any], drawn: Mapping[str, Any]
-) -> bool:
-    """Return whether an evolution sees an environment, of which some parameters are drawn."""
-    if own[0] != seen[0] or own[1] is not seen[1]:  # `envs.make` caches by its arguments
+def _has_seen(task: SeenTask, own: tuple[Any, Any], learner: str, rule: str) -> bool:
+    """Return whether a task is an environment, of which it may draw some parameters."""
+    env, params = _environment(task.env, task.env_params, learner)
+    if env is not own[0]:  # `envs.make` caches by its arguments
         return False
-    for each in dataclasses.fields(own[2]):
-        ours, theirs = getattr(own[2], each.name), getattr(seen[2], each.name)
-        if each.name in drawn:
-            same = _contains(drawn[each.name], ours)
-        else:
+    drawn: Mapping[str, Any] = {}
+    if task.sample:
+        from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
+
+        drawn = of_prefix(read(task.sample, f"{rule}: tasks.{task.name}.sample"), ENV_PARAMS)
+    for name in (each.name for each in dataclasses.fields(params)):
+        ours, theirs = getattr(own[1], name), getattr(params, name)
+        if name not in drawn:
             same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+        elif (choices := getattr(drawn[name], "choices", None)) is not None:
+            same = ours in choices
+        else:
+            same = drawn[name].low <= ours <= drawn[name].high
         if not same:
             return False
     return True
-
-
-def _contains(entry: Any, value: float) -> bool:
-    """Return whether a number may be drawn."""
-    choices = getattr(entry, "choices", None)
-    return bool(entry.low <= value <= entry.high) if choices is None else value in choices
 
 
 def settings_class(raw: PlainDict) -> type[Any]:

@@ -110,7 +110,9 @@ class Study:
         if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
             return measured
         if not problem.scales:
-            ends = problem.measure_scales(seed=run.seed, quick=run.quick)
+            from metaevo.tasks.scales import measure_scales
+
+            ends = measure_scales(problem, seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 

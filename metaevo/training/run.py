@@ -171,7 +171,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         result = result_of(population, rows, path)
         checkpoint.save_tree(run.directory.training_path, result.arrays())
         report.finish(run, population, result, rows.episodes, seconds=seconds)
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
@@ -194,7 +194,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     print(f"run directory: {run.directory.path}", file=sys.stderr)
     saved = time.monotonic()
     started = saved - seconds
-    run.check_stop()  # before it compiles
+    run.stop.check()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
         trained = population.blocks(chunks, done, total, config.block_seconds)
         for chunks, length, seconds in trained:

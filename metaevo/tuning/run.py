@@ -103,13 +103,13 @@ def run_sweep(
         done = logged if program.frames else len(study.trials()) * config.seeds * work
         with Progress(
             total=agents * work, initial=done, desc="searching", unit=unit,
-            unit_scale=True, check_stop=run.check_stop,
+            unit_scale=True, check_stop=run.stop.check,
         ) as bar:  # fmt: skip
             search(objective, study, bar, lambda: _log(run, study, started))
             confirmed = _confirm(run, objective, study, started, bar)
         write_sweep_report(run.directory, objective, study, confirmed)
         print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def result_of(objective: Objective[Any], seed: int, path: Path | None) -> SweepResult:

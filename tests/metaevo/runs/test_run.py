@@ -35,13 +35,13 @@ def begin(path, updates):
                 run.save(index, np.full(2, index), 1.5)
             run.log(update(index))
         signal.raise_signal(signal.SIGTERM)
-        run.check_stop()
+        run.stop.check()
     return run
 
 
 def test_a_stopped_run_continues_from_its_last_checkpoint_with_all_records(tmp_path, capsys):
     path = tmp_path / "run"
-    assert begin(path, 5).exit_code == 143
+    assert begin(path, 5).stop.exit_code == 143
     assert f"stopped; continue with: --resume --run-dir {path}" in capsys.readouterr().err
     with opened(path, resume=True) as run:
         assert run.resolved["measured"] == 3
