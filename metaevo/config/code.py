@@ -30,6 +30,7 @@ from metaevo.config.plain import (
     texts_in,
     where_of,
 )
+from metaevo.config.references import Kind
 
 _GIVEN: PlainDict = {}
 """Objects that a caller has passed, by their names in settings"""
@@ -37,6 +38,8 @@ _LOADED: PlainDict = {}
 """Objects by name; a file is not read again if it changes"""
 EXECUTED: dict[str, ModuleType] = {}
 """Executed modules by the digests of their files"""
+_NAMED: dict[int, tuple[str, Any]] = {}
+"""Objects in files of the user's, with the references by which they were found"""
 _MOVED: dict[str, str] = {}
 """Files that take the place of others that names refer to"""
 
@@ -84,6 +87,36 @@ def load_code(key: str, name: str) -> Any:
         except ValueError as error:
             raise ConfigError(f"{key} = {show(name)}: {error}") from error
     return _LOADED[name]
+
+
+def resolve(kind: Kind, reference: str) -> Any:
+    """Return the user's object that a setting refers to; the only one of its kind in a file."""
+    where = f"{kind.key} = {show(reference)}"
+    found = load_code(kind.key, reference)
+    if isinstance(found, ModuleType):
+        own = {
+            name: each
+            for name, each in vars(found).items()
+            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
+        }
+        if len(own) != 1:
+            raise ConfigError(
+                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
+                f"{', '.join(own) or 'none'}"
+            )
+        (found,) = own.values()
+    if complaint := kind.complaint(found):
+        raise ConfigError(f"{where}: {complaint}")
+    if where_of(reference).endswith(".py"):
+        _NAMED.setdefault(id(found), (reference, found))
+    return found
+
+
+def reference_to(kind: Kind, given: Any, place: str) -> str:
+    """Return the reference to an object that a caller passes, by default its `place`."""
+    if complaint := kind.complaint(given):
+        raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
+    return _NAMED[id(given)][0] if id(given) in _NAMED else give(given, place)
 
 
 def _found(name: str) -> Any:

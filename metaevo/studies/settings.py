@@ -29,7 +29,6 @@ from metaevo.tasks.task import (
     TRAINING,
     Task,
     TaskConfig,
-    filling_of,
     learner_sections,
     make_environment,
 )
@@ -191,8 +190,11 @@ class EvolveSettings(EvolutionSettings):
         _check_names(self.tasks or {}, "tasks")
         is_one = isinstance(self.evolve, str)
         slots = self.fixed_slots()
-        fillings = {each.name: filling_of(each, getattr(self, each.name), run_path)
-                    for each in slots}  # fmt: skip
+        fillings = {}
+        if slots:
+            from metaevo.parts.resolve import fill
+
+            fillings = {each.name: fill(each, getattr(self, each.name), run_path) for each in slots}
         try:
             problem = LearnerProblem(
                 self.learner,

@@ -27,7 +27,7 @@ from metaevo.evolution.problem import (
 from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
+from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, named_tasks
 from purerl.types import LearnerEntry, Slot
 
 if TYPE_CHECKING:
@@ -101,7 +101,11 @@ class LearnerProblem(MetaProblem):
                 f"fixed: {self.learner} has no slot {unknown[0]!r} that is not evolved; "
                 f"allowed: {allowed}"
             )
-        self.fixed = {name: filling_of(others[name], each) for name, each in given.items()}
+        self.fixed: dict[str, Filling] = {}
+        if given:
+            from metaevo.parts.resolve import fill
+
+            self.fixed = {name: fill(others[name], each) for name, each in given.items()}
         named = named_tasks(tasks)
         self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
