@@ -7,7 +7,6 @@ distribution-based and population-based algorithms start and end differently.
 import copy
 import dataclasses
 import inspect
-import pkgutil
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,7 +19,7 @@ from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
 from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError, failure, show
+from metaevo.config import ConfigError, failure
 from metaevo.config.plain import PlainDict, is_name, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
@@ -171,13 +170,11 @@ class StrategyConfig(Strategy):
     def build(self) -> Strategy:
         """Return the strategy; raises `ConfigError` if a class of another one lacks a setting."""
         name = self.algorithm
-        if name in OWN:
-            return _construct(self, pkgutil.resolve_name(OWN[name]))
-        if is_name(name):
-            from metaevo.config import code
+        if name not in OWN and not is_name(name):
+            return self
+        from metaevo.evolution.algorithms import construct
 
-            return _construct(self, code.load_code("strategy.algorithm", name))
-        return self
+        return construct(self)
 
 
 class OpenES(StrategyConfig):
@@ -188,25 +185,6 @@ class OpenES(StrategyConfig):
     Examples:
         >>> found = metaevo.evolve(problem, strategy=metaevo.OpenES(population_size=8, sigma=0.2))
     """
-
-
-def _construct(config: StrategyConfig, kind: Any) -> Strategy:
-    """Return a strategy of another class, with the settings that it has."""
-    where = f"strategy.algorithm = {show(config.algorithm)}"
-    if not (isinstance(kind, type) and issubclass(kind, Strategy)):
-        raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
-    names = [each.name for each in dataclasses.fields(kind)]
-    known = {each.name for each in dataclasses.fields(config)}
-    given = {key: getattr(config, key) for key in names if key in known}
-    if unknown := sorted(config.settings.keys() - set(names)):
-        allowed = ", ".join(name for name in names if name not in given) or "none"
-        raise ConfigError(
-            f"strategy.settings: {kind.__name__} has no setting {unknown[0]!r}; allowed: {allowed}"
-        )
-    try:
-        return kind(**given | config.settings)
-    except Exception as error:
-        raise failure(f"{where}: cannot be made with its settings", error) from error
 
 
 def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
