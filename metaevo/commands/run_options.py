@@ -25,9 +25,9 @@ HELP = Path(__file__).parent / "help"
 class Parser(argparse.ArgumentParser):
     """Parser of a command, with its text in `HELP`; it raises `ConfigError` and does not exit."""
 
-    def __init__(self, command: str, text: str | None = None):
-        """Create the parser of a command; `text` is for a script, which has none in `HELP`."""
-        text = text or (HELP / f"{command}.txt").read_text(encoding="utf-8")
+    def __init__(self, command: str):
+        """Create the parser of a command."""
+        text = (HELP / f"{command}.txt").read_text(encoding="utf-8")
         about, _, often = text.partition("\nsettings used most\n")
         super().__init__(
             prog=f"metaevo {command}",

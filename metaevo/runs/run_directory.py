@@ -86,16 +86,14 @@ class RunDirectory:
         """whether anything was there before the run"""
 
     @classmethod
-    def create(
-        cls, path: Path | None, experiment: str, root: Path = Path("runs")
-    ) -> "RunDirectory":
-        """Make a new directory: `path`, or one named after the time under `root/experiment`."""
+    def create(cls, path: Path | None, experiment: str) -> "RunDirectory":
+        """Make a new directory: `path`, or one named after the time under `runs/experiment`."""
+        where = path or Path("runs", experiment)
         try:
             if path is None:
-                path = _make_unique(root / experiment)
+                path = _make_unique(where)
             path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
-            where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
         run = cls(path)
         if os.path.lexists(run.config_path):

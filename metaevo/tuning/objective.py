@@ -113,7 +113,7 @@ class Objective(Generic[S]):
         Raises:
             ConfigError: if they, or with them a name among the choices, cannot be trained.
         """
-        for key, entry in self.space.entries.items():
+        for key, entry in self.space.items():
             for name in [each for each in ends(entry) if isinstance(each, str)]:
                 with _named(key, name):
                     self.program(self.settings_of({key: name}))
@@ -239,7 +239,7 @@ def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> 
         ConfigError: for anything wrong in the section.
     """
     space = free_space(rules)
-    for key, entry in space.entries.items():
+    for key, entry in space.items():
         if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
             raise ConfigError(
                 f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"

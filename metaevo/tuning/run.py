@@ -69,7 +69,7 @@ def plan(objective: Objective[Any]) -> Table:
         ["frames of the search", f"{trials * config.seeds * program.frames:,}"],
         ["frames of the confirmation", f"{2 * config.confirm_seeds * program.frames:,}"],
     ]
-    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(objective.space.entries)}")
+    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(objective.space)}")
 
 
 def run_sweep(
@@ -178,7 +178,7 @@ def _confirm(
         spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
         run.log_evaluation(rows, spent, time.monotonic() - started)
         found = f"{confirmed['value']:.6g} on {config.confirm_seeds} fresh seeds, {found}"
-    names = ", ".join(objective.space.entries)
+    names = ", ".join(objective.space)
     comment = f"Trial {best.number}, the best of a sweep over {names}. Its objective: {found}."
     settings = dump_yaml(objective.config_of(best.params))
     write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
