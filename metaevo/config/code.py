@@ -112,10 +112,8 @@ def resolve(kind: Kind, reference: str) -> Any:
     return found
 
 
-def reference_to(kind: Kind, given: Any, place: str) -> str:
+def reference_to(given: Any, place: str) -> str:
     """Return the reference to an object that a caller passes, by default its `place`."""
-    if complaint := kind.complaint(given):
-        raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
     return _NAMED[id(given)][0] if id(given) in _NAMED else give(given, place)
 
 

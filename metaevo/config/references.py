@@ -67,6 +67,8 @@ def reference_of(kind: Kind, given: Any, place: str = "") -> str:
     Raises:
         ConfigError: if it is of another kind.
     """
+    if complaint := kind.complaint(given):
+        raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
     named = given if hasattr(given, "__name__") else type(given)
     place = place or f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
     shipped = [name for name, known in kind.names.items() if known in (given, place)]
@@ -74,4 +76,4 @@ def reference_of(kind: Kind, given: Any, place: str = "") -> str:
         return shipped[0]
     from metaevo.config import code
 
-    return code.reference_to(kind, given, place)
+    return code.reference_to(given, place)

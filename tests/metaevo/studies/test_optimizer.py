@@ -16,7 +16,7 @@ def study_of(evolve, evaluation, **others):
 
 def ranges(study):
     """The ranges of every hand-written contender, in addition to the common ones."""
-    rivals = study.settings.evaluation.contenders_of(study.problem)
+    rivals = study.problem.contenders()
     return {each.name: each.ranges for each in rivals}
 
 
