@@ -14,7 +14,7 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve pages docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs
+.PHONY: help setup evolve pages docs test lint format test-slow test-faults test-postgres test-slurm test-suites smoke constraints gpu-programs test-gpu-programs discogen
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,15 @@ $(CUDA_VENV)/.metaevo-installed: pyproject.toml constraints.txt | $(STAMP)
 	@$(RUN) -m venv $(CUDA_VENV)
 	@$(CUDA_VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,cuda12]' --constraint constraints.txt
 	@touch $@
+
+# In an environment of its own, which needs Python 3.12 or later and an older gymnax.
+discogen: ## install DiscoGen's benchmark (docs/how-to/discogen.md)
+	@for each in $(CANDIDATES); do \
+	  "$$each" -c 'import sys, venv; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && \
+	    exec "$$each" -m venv --clear .venv-discogen; \
+	done; echo 'error: needs Python 3.12 or 3.13 (name one with PYTHON=...)' >&2; exit 1
+	@.venv-discogen/bin/python -m pip install -qq --disable-pip-version-check --requirement experiments/discogen/requirements.txt
+	@.venv-discogen/bin/python -m pip install -qq --disable-pip-version-check --no-deps discogen==1.3.0
 
 gpu-programs: $(CUDA_VENV)/.metaevo-installed ## compile for a GPU that need not be there; count launches and bytes
 	$(CUDA) -m experiments.benchmarks.gpu_programs $(ARGS)

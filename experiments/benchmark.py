@@ -5,6 +5,7 @@ python experiments/benchmark.py ppo --external 'PureJaxRL=peer.sh {task} {agents
 python experiments/benchmark.py ppo q_learning evolution --against ../first --repeats 9
 python experiments/benchmark.py ppo --agents 256 --devices 1 2 4 8
 python experiments/benchmark.py evolution --external 'A=a.sh {agents} {generations} {agent_steps}'
+python experiments/benchmark.py evolution --shape evolve_lpg/lpg --algorithms low_rank_es
 python experiments/benchmark.py ppo recurrent evolution --without-kernels  # on a GPU
 
 Every variant runs in a separate process. All processes of a case compile first; then they measure
@@ -62,6 +63,10 @@ def parse() -> argparse.Namespace:
     add("--shape", nargs="+", default=("ppo",), help=text)
     number("--generations", default=4, help="of one measurement (evolution); default: 4")
     number("--agent-steps", help="of one agent in the environment (evolution)")
+    text = "in the place of the preset's (evolution), such as train.num_envs=4"
+    add("--settings", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help=text)
+    text = "also measure these, in the place of the preset's strategy.algorithm (evolution)"
+    add("--algorithms", nargs="+", default=(), metavar="NAME", help=text)
     number("--repeats", default=3, help="measurements of each variant; default: 3")
     text = "also measure XLA's kernels in the place of ours, which only a GPU has"
     add("--without-kernels", action="store_true", help=text)

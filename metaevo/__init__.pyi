@@ -25,6 +25,7 @@ from metaevo.judging.generality.measurement import generality as generality
 from metaevo.judging.scores import Scores as Scores
 from metaevo.parts.part import Part as Part
 from metaevo.parts.saved import load as load
+from metaevo.parts.saved import load_parts as load_parts
 from metaevo.parts.saved import save as save
 from metaevo.studies.api import Found as Found
 from metaevo.studies.api import evolve as evolve

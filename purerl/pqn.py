@@ -11,7 +11,7 @@ signal.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.draws import with_fast_draws
-from purerl.fast.loops import scan_gradient_steps
+from purerl.fast.loops import cond, map_steps, scan_gradient_steps
 from purerl.parts import (
     exploration,
     losses,
@@ -234,12 +234,11 @@ class PQN:
         the slot nor the value loss uses.
         """
         obs, action = transitions.obs, transitions.action
-        values = self.values(state.params, obs)
-        final_values = self.values(state.params, transitions.final_obs)  # before any reset
+        values = map_steps(partial(self.values, state.params), obs)
         rollout = Rollout(
             context.hyperparams.reward_scale * transitions.reward,
             values.of(action),
-            final_values.max(),
+            self.next_values(state.params, values.max(), transitions),
             transitions.terminated,
             transitions.truncated,
             ratio=jnp.where(action == values.best(), jnp.exp(-transitions.log_prob), 0.0),
@@ -247,6 +246,23 @@ class PQN:
         target = returns.estimates(self.targets, meta_params, context, rollout).target
         batch = Batch(obs, action, target, rollout.value)
         return jax.tree.map(lambda x: x.reshape(self.config.batch_size, *x.shape[2:]), batch)
+
+    def next_values(self, params: PyTree, value: jax.Array, transitions: Transition) -> jax.Array:
+        """Return max_a Q(s', a) [T, N] of the states before any reset, given max_a Q(s, a) [T, N].
+
+        Most s' are the next step's s. The network evaluates steps with a truncation, and the last.
+        """
+
+        def value_where_needed(step):
+            final_obs, needed = step
+            evaluate = lambda obs: self.values(params, obs).max()  # noqa: E731
+            skip = lambda obs: jnp.zeros(needed.shape, value.dtype)  # noqa: E731
+            return cond(jnp.any(needed), evaluate, skip, final_obs)
+
+        needed = transitions.truncated.at[-1].set(True)
+        final = map_steps(value_where_needed, (transitions.final_obs, needed))
+        following = jnp.concatenate([value[1:], value[-1:]])
+        return jnp.where(needed, final, following)  # a terminal state's has no meaning
 
     def loss(
         self, params: PyTree, batch: Batch, context: Context, meta_params: MetaParams

@@ -1,7 +1,7 @@
 """The suites: agents of a learner, trained from scratch, and generations of a preset."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,13 +50,19 @@ def settings_of(raw: PlainDict, updates: int) -> Any:
     return metaevo.read_settings("train", raw, {"train": {"total_timesteps": frames}})
 
 
-def make_problem(shape: str, population: int, agent_steps: int) -> tuple[Any, Any]:
+def make_problem(
+    shape: str, population: int, agent_steps: int, changed: Sequence[str] = ()
+) -> tuple[Any, Any]:
     """Return the problem of a preset, and its settings; `agent_steps` may be 0, the preset's."""
     import metaevo
 
     changes: PlainDict = {"strategy": {"population_size": population}}
     if agent_steps:
         changes["train"] = {"total_timesteps": agent_steps}
+    for setting in changed:
+        key, _, value = setting.partition("=")
+        section, _, name = key.partition(".")
+        changes.setdefault(section, {})[name] = yaml.safe_load(value)
     settings = metaevo.read_settings("evolve", _shape(shape), changes)
     return settings.build(), settings
 
@@ -86,7 +92,12 @@ def evolutions(options: argparse.Namespace) -> Iterator[Case]:
             agents = population * raw["evolution"].get("seeds_per_candidate", 1)
             ours = {"shape": shape, "population": population, **work}
             fields = {"suite": "evolution", "task": shape, "agents": agents, **work}
+            if options.settings:
+                ours["changed"] = options.settings
             found = variants(options, "evolution:value_loss", ours, **fields)
+            for name in options.algorithms:
+                changed = [*options.settings, f"strategy.algorithm={name}"]
+                found[name] = own("evolution:value_loss", {**ours, "changed": changed})
             yield ("evolution", shape, agents), found
 
 
@@ -117,19 +128,23 @@ def train(
     return measure, f"{population.num_devices} devices, chunks of {population.chunk_size}"
 
 
-def evolve(shape: str, generations: int, population: int, agent_steps: int) -> tuple[Measure, str]:
+def evolve(
+    shape: str, generations: int, population: int, agent_steps: int, changed: Sequence[str] = ()
+) -> tuple[Measure, str]:
     """A block of generations on all devices; the amount is in environment steps."""
     import metaevo
 
     metaevo.devices.setup()
-    problem, settings = make_problem(shape, population, agent_steps)
+    problem, settings = make_problem(shape, population, agent_steps, changed)
     config = replace(settings.evolution, block_size=generations, validation_seeds=0)
     evolution = metaevo.Evolution(problem, settings.strategy.build(), config)
     start = metaevo.devices.replicate(evolution.start(0), evolution.num_devices)
+    evolution.compiled()
     measure = timed(
         lambda _: evolution.run(start, generations), int, generations * evolution.frames
     )
-    return measure, f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"
+    layout = f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"
+    return measure, f"{layout}, {(evolution.bytes_needed or 0) / 2**20:.0f} MiB a device by XLA"
 
 
 WORKERS: dict[str, Callable[..., tuple[Measure, str]]] = {

@@ -1,4 +1,4 @@
-"""`metaevo.load` and `metaevo.save`: evolved parts, as Python callers use them."""
+"""`metaevo.load`, `load_parts` and `save`: evolved parts, as Python callers use them."""
 
 import contextlib
 import inspect
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from metaevo.config import ConfigError, show
 from metaevo.config.code import use
 from metaevo.config.plain import is_name
-from metaevo.parts import learners, records, resolve
+from metaevo.parts import learners, records, resolve, zoo
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -52,6 +52,28 @@ def load(run_dir: str | Path, *, slot: str | None = None, code: Any = ()) -> Any
                 return jax.tree.map(jnp.asarray, tree)
     part, meta_params = resolve.part_of(run_dir, slot)
     return part.apply, meta_params
+
+
+def load_parts(run_dir: str | Path, *, code: Any = ()) -> dict[str, tuple[Any, Any]]:
+    """Return all parts of a run, as `load` returns one, by their slots.
+
+    Examples:
+        >>> rule = metaevo.load_parts("zoo:ppo-drift")
+        >>> policy_loss, meta_params = rule["policy_loss"]
+
+    Args:
+        run_dir: as for `load`.
+        code: as for `load`.
+
+    Raises:
+        ConfigError: as `load`.
+    """
+    use(code)
+    if zoo.is_name(run_dir):
+        part, meta_params = resolve.part_of(run_dir)
+        return {part.slot: (part.apply, meta_params)}
+    parts, meta_params = resolve.parts_of(run_dir)
+    return {slot: (part.apply, parts.of(meta_params, slot)) for slot, part in parts.by_slot.items()}
 
 
 def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] = ()) -> None:

@@ -54,6 +54,14 @@ def scan(
     return carry, jax.vmap(packing.unpack)(ys)
 
 
+def map_steps(f: Callable[[PyTree], PyTree], xs: PyTree) -> PyTree:
+    """Return `jax.vmap(f)(xs)` for steps [T, ...], on a CPU one after another.
+
+    Activations of one step fit in its cache, those of a whole rollout do not.
+    """
+    return jax.lax.map(f, xs) if on_cpu() else jax.vmap(f)(xs)
+
+
 class Packing:
     """A tree of arrays as one vector for each of their types."""
 

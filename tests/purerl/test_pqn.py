@@ -8,6 +8,7 @@ import optax
 import pytest
 
 from purerl import acting, pqn
+from purerl.fast import trace_for
 from purerl.types import Estimates
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_returns import brute_force_of_all
@@ -39,7 +40,7 @@ class Rollout:
         self.state, transitions, _ = jax.jit(self.learner.collect)(
             state.replace(params=params), HYPERPARAMS, PARAMS
         )
-        context = self.learner.context(state, HYPERPARAMS)
+        self.context = context = self.learner.context(state, HYPERPARAMS)
         self.batch, ratios = (
             jax.jit(each.make_batch)(self.state, transitions, context, None)
             for each in (self.learner, pqn.PQN(CONFIG, ENV, targets=give_ratios))
@@ -83,6 +84,22 @@ def test_targets(rollout):
         rollout.state, HYPERPARAMS, PARAMS
     )
     assert predictions.shape == targets.shape == (64,)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_targets_of_agents_of_which_one_is_never_truncated(rollout, platform):
+    other = rollout.transitions._replace(truncated=np.zeros((16, 4), bool))
+    both = jax.tree.map(lambda *leaves: np.stack(leaves), rollout.transitions, other)
+
+    def targets(transitions):
+        learner = pqn.PQN(CONFIG, ENV)  # traced for this platform
+        return learner.make_batch(rollout.state, transitions, rollout.context, None).target
+
+    trace_for(platform)
+    found = jax.jit(jax.vmap(targets))(both)
+    trace_for(None)
+    np.testing.assert_allclose(found[0], rollout.batch.target, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(found[0], found[1], rtol=1e-2)
 
 
 def test_learn_is_radam_on_the_clipped_gradient(rollout):

@@ -90,10 +90,11 @@ def test_a_list_of_one_is_a_single_part():
 
 
 def test_formulas_fill_several_slots():
-    """Named by slots, with defaults of the slot where a key is left out."""
+    """Named by slots, which their sections need not repeat."""
     evolve = {"policy_loss": "formula", "targets": "formula", "value_loss": "value_loss"}
     component = {
         "policy_loss": {"expression": "a * log_ratio - ratio * advantage", "constants": {"a": 1.0}},
+        "targets": {"expression": "delta + b * next_advantage", "constants": {"b": 0.9}},
         "value_loss": {"hidden_sizes": [4]},
     }
     raw = {"learner": "ppo", "evolve": evolve, "component": component}
@@ -101,5 +102,5 @@ def test_formulas_fill_several_slots():
     assert list(problem.parts.by_slot) == list(evolve)
     policy_loss, targets, value_loss = problem.parts.by_slot.values()
     assert policy_loss.text(policy_loss.init(None)) == "1.0 * log_ratio - ratio * advantage"
-    assert targets.text(targets.init(None)) == "delta + gamma * gae_lambda * next_advantage"
+    assert targets.text(targets.init(None)) == "delta + 0.9 * next_advantage"
     assert value_loss.hidden_sizes == (4,)

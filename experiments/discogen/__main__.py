@@ -1,0 +1,48 @@
+"""Our rules in DiscoGen's benchmark (docs/how-to/discogen.md).
+
+python -m experiments.discogen export zoo:ppo-apa --to exported
+python -m experiments.discogen run --rules ppo apa zoo:ppo-apa --steps 1e6 --seeds 4 --rates 3
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.discogen import cells, modules
+
+RULE = "a hand-written function (apa, schedule_free), a run, zoo:NAME, or FILE.py:PART"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Write a rule's modules, or measure rules side by side."""
+    parser = argparse.ArgumentParser("python -m experiments.discogen")
+    commands = parser.add_subparsers(dest="command", required=True)
+    export = commands.add_parser("export", help="write a rule as their modules")
+    export.add_argument("rule", help=RULE)
+    export.add_argument("--modules", nargs="+", choices=[*modules.MODULES], default=())
+    export.add_argument("--to", type=Path, required=True, help="a new folder")
+    run = commands.add_parser("run", help="measure rules side by side in their harness")
+    run.add_argument("--rules", nargs="+", required=True, help=f"{cells.BASELINE}, or {RULE}")
+    run.add_argument("--envs", nargs="+", default=cells.ENVIRONMENTS)
+    run.add_argument("--seeds", type=int, default=8)
+    run.add_argument("--rates", type=int, default=10, help="learning rates from 1e-3 to 1e-2")
+    run.add_argument("--steps", type=float, default=1e7)
+    run.add_argument("--processes", type=int, default=1, help="cells at a time")
+    run.add_argument("--to", type=Path, default=Path("runs/discogen"), help="where to go on")
+    args = parser.parse_args(argv)
+    try:
+        if args.command == "export":
+            for path in modules.export(args.rule, args.to, args.modules):
+                print(path)
+            return
+        sizes = args.seeds, args.rates, args.steps, args.to, args.processes
+        found = cells.run(cells.Plan(tuple(args.rules), tuple(args.envs), *sizes))
+        (args.to / "table.md").write_text(text := cells.table(found) + "\n")
+        print(text, end="")
+    except ValueError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,170 @@
+"""A rule as their modules: `loss.py`, `optim.py` and `targets.py` of the domain OnPolicyRL.
+
+Formulas and programs become text, parts with arrays their own source (`source.py`) and a file
+`MODULE.npz`. Settings of purerl that their config lacks keep their defaults.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import metaevo
+from experiments.discogen import formulas, templates
+from experiments.discogen.source import Source
+from purerl import ppo
+from purerl.parts import optimizers
+from purerl.types import Rollout
+
+MODULES = {
+    "loss": ("policy_loss", "value_loss"),
+    "optim": ("make_optimizer",),
+    "targets": ("targets",),
+}
+"""Slots of ours by their modules."""
+DEFAULTS = {"value_loss": "clipped_squared"}
+"""What their PPO has in our slots, if not the first function."""
+Rule = dict[str, tuple[Callable[..., Any], Any]]
+"""Functions with their meta-parameters, by slot."""
+HYPERPARAMS = {
+    "clip_epsilon": "config['CLIP_EPS']",
+    "value_clip_epsilon": "config['CLIP_EPS']",
+    "gamma": "config['GAMMA']",
+    "gae_lambda": "config['GAE_LAMBDA']",
+    "max_grad_norm": "config['MAX_GRAD_NORM']",
+    "learning_rate": "1.0",
+    "final_learning_rate": "0.0 if config.get('SCHEDULE_LR', True) else 1.0",
+}
+"""In their terms. An optimizer's steps are in learning rates: their schedule multiplies them."""
+SHARED = {"hyperparams", "progress", "num_updates", "frames", "replace"}
+GIVEN = {"epoch", "minibatch", "num_epochs", "num_minibatches"}
+"""What a context has in all modules, and in `optim` only."""
+IMPORTS = ("import jax", "import jax.numpy as jnp", "from types import SimpleNamespace")
+
+
+def read(reference: str) -> Rule:
+    """Return a rule: the name of a hand-written function, a run, `zoo:NAME`, or a part's file.
+
+    Raises:
+        ConfigError: if there is none, or it fills a slot that their modules do not have.
+    """
+    rule: Rule = {}
+    for slot in ppo.LEARNER.slots:
+        if reference in slot.functions:
+            rule = {slot.name: (slot.functions[reference], None)}
+    rule = rule or metaevo.load_parts(reference)
+    for name in rule:
+        if not any(name in slots for slots in MODULES.values()):
+            known = ", ".join(f"{module} ({' and '.join(of)})" for module, of in MODULES.items())
+            raise metaevo.ConfigError(f"{reference} fills {name}: their modules are {known}")
+    return rule
+
+
+def export(reference: str, folder: Path, modules: Sequence[str] = ()) -> list[Path]:
+    """Write a rule's modules to a new folder; without names, those that it fills.
+
+    Raises:
+        ConfigError: as `read`; if the folder exists, or the rule fills a module that is not named.
+    """
+    rule = read(reference)
+    fills = [name for name, slots in MODULES.items() if not rule.keys().isdisjoint(slots)]
+    if missing := set(fills) - set(modules or fills):
+        raise metaevo.ConfigError(f"--modules: must have {min(missing)}, which {reference} fills")
+    texts = {name: text(name, rule, reference) for name in modules or fills}
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise metaevo.ConfigError(f"--to {folder}: must be new ({error.strerror})") from None
+    for name, (content, arrays) in texts.items():
+        (folder / f"{name}.py").write_text(content)
+        if arrays:
+            np.savez(folder / f"{name}.npz", **arrays)
+    return sorted(folder.iterdir())
+
+
+def text(module: str, rule: Rule, reference: str) -> tuple[str, dict[str, Any]]:
+    """Return the text of a module, and the arrays that belong in the file next to it.
+
+    Raises:
+        ConfigError: if the rule has no source, or reads what the module is not given.
+    """
+    around = templates.COMMON + "\n" + templates.MODULES[module]
+    source = Source(each.name for each in ast.parse(around).body if hasattr(each, "name"))
+    source.imports |= dict.fromkeys(IMPORTS)
+    arrays: dict[str, Any] = {}
+    functions, meta_params = [], []
+    for slot in MODULES[module]:
+        known = next(each for each in ppo.LEARNER.slots if each.name == slot).functions
+        default = DEFAULTS.get(slot) or next(iter(known))
+        function, params = rule.get(slot) or (known[default], None)
+        functions.append(f"{slot!r}: {_function(source, slot, function, params)}")
+        is_text = formulas.is_written(getattr(function, "__self__", None))
+        meta_params.append(f"{slot!r}: {None if is_text else _literal(params, slot, arrays)}")
+    if module == "targets":
+        source.function(Rollout)
+    if module == "optim":
+        source.imports["import optax"] = None
+    body = source.definitions
+    _check_context("\n".join(body), module, reference)
+    if arrays:
+        source.imports |= dict.fromkeys(("import numpy as np", "from pathlib import Path"))
+        body = [*body, templates.ARRAYS]
+    title = f'"""{reference} of metaevo as the module {module} of DiscoGen\'s OnPolicyRL."""'
+    rows = f"RULE = {{{', '.join(functions)}}}\nMETA_PARAMS = {{{', '.join(meta_params)}}}\n"
+    imports = "\n".join(sorted(source.imports))
+    settings = _settings("\n".join((*body, around)))
+    parts = f"{title}\n\n{imports}", *body, settings, around.strip(), rows
+    return "\n\n\n".join(parts), arrays
+
+
+def _function(source: Source, slot: str, function: Callable[..., Any], meta_params: Any) -> str:
+    """Add the function of a slot; return it as an expression."""
+    part = getattr(function, "__self__", None)
+    if isinstance(part, metaevo.parts.HandWritten):
+        function, part = part.function, None
+    if formulas.is_written(part):
+        return formulas.add(source, slot, part, meta_params)
+    if part is not None:
+        return f"{source.part(part)}().apply"
+    name = source.function(function)
+    if function is not optimizers.schedule_free_adam:
+        return name
+    source.definitions.append(templates.BY_MOVES.strip())
+    return f"by_moves({name})"
+
+
+def _literal(tree: Any, place: str, arrays: dict[str, Any]) -> str:
+    """Return meta-parameters as an expression, and put their arrays under their places."""
+    if isinstance(tree, dict):
+        rows = (f"{key!r}: {_literal(tree[key], f'{place}.{key}', arrays)}" for key in tree)
+        return f"{{{', '.join(rows)}}}"
+    if isinstance(tree, list | tuple):
+        items = (_literal(each, f"{place}.{i}", arrays) for i, each in enumerate(tree))
+        return f"[{', '.join(items)}]"
+    if tree is None:
+        return "None"
+    arrays[place] = np.asarray(tree)
+    return f"ARRAYS[{place!r}]"
+
+
+def _check_context(body: str, module: str, reference: str) -> None:
+    """Raise `ConfigError` if a definition reads what a context does not have in their module."""
+    given = SHARED | GIVEN if module == "optim" else SHARED
+    for node in ast.walk(ast.parse(body)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="context"), attr=name) if name not in given:
+                raise metaevo.ConfigError(
+                    f"{reference} reads context.{name}, which their module {module} is not given"
+                )
+
+
+def _settings(body: str) -> str:
+    """Return the function with the settings that definitions read."""
+    read = {node.attr for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Attribute)}
+    defaults = ppo.Hyperparams()
+    names = sorted(read & {each.name for each in dataclasses.fields(defaults)})
+    rows = [f"        {each}={HYPERPARAMS.get(each, getattr(defaults, each))},\n" for each in names]
+    return f"def settings_of(config):\n    return Context(\n{''.join(rows)}    )"
