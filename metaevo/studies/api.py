@@ -201,7 +201,8 @@ def evolve(
     if (chosen := about.get("evolution_seed")) is not None:
         directory = RunDirectory(path / f"seed_{chosen}")
     measured = directory.read_config()["resolved"]
-    frames = _frames(study.use(measured), used, config)
+    agents = used.population_size * config.seeds_per_candidate
+    frames = agents * frames_per_generation(study.use(measured))
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
@@ -249,7 +250,6 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     problem = study.use(measured)
     config, count = settings.evolution, settings.run.evolution_seeds
     evolution = Evolution(problem, settings.strategy.build(), config)
-    frames = _frames(problem, settings.strategy, config)
     evolutions: list[Found] = []
     total = count * config.generations
     with Progress(total=total, desc="compiling", unit="gen") as bar:
@@ -263,15 +263,9 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             result = evolution.result(block.state)
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)
-            evolutions.append(Found(result, records, None, frames, study, measured))
+            evolutions.append(Found(result, records, None, evolution.frames, study, measured))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
-
-
-def _frames(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> int:
-    """Return the environment steps of a generation, without validation."""
-    agents = strategy.population_size * config.seeds_per_candidate
-    return agents * frames_per_generation(problem)
 
 
 def _last_finite(records: Sequence[PlainMapping], key: str) -> float:
