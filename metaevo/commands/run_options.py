@@ -15,7 +15,8 @@ from metaevo.commands.early import early_class, fields_of, settings_class
 from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
 from metaevo.config.checks import check_given
 from metaevo.config.files import load_yaml, parse_yaml
-from metaevo.config.plain import PlainDict, Whole, of_value
+from metaevo.config.plain import PlainDict, Whole, names_in, of_value
+from metaevo.runs.run_directory import RunDirectory
 
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
 HELP = Path(__file__).parent / "help"
@@ -137,8 +138,6 @@ def parse_settings(
             args.config = find_preset(args.config)
             known = load_yaml(args.config)
         elif getattr(args, "resume", False):
-            from metaevo.commands.saved import settings_in
-
             known = settings_in(args, overrides, lambda saved: saved)
         else:
             known = defaults(args, overrides)
@@ -168,6 +167,27 @@ def parse_settings(
 
         raw = merge(quickened(to_dict(from_dict(cls, raw))), overrides)
     return from_dict(cls, raw), args
+
+
+def settings_in(
+    args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
+) -> PlainDict:
+    """Return the settings of the run that the command line names, adapted for this command.
+
+    Raises:
+        ConfigError: if it names no run, or not all code of the run.
+    """
+    run = RunDirectory.open(args.run_dir)
+    content = run.read_config()
+    settings = adapt(content["config"])
+    if args.code or names_in(overrides):
+        start_jax()  # importing an environment starts its backend
+    used = merge(settings, overrides)
+    if args.code or names_in(used):
+        from metaevo.config import code
+
+        code.admit(run.path, used, content["resolved"], overrides, args.code)
+    return settings
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:

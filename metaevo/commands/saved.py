@@ -1,38 +1,23 @@
-"""The settings of an existing run, to resume it or to judge what it has found."""
+"""The settings of an existing run, to judge what it has found."""
 
 import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from metaevo.commands.run_options import Parser, parse_settings, start_jax, without_env_params
-from metaevo.config import ConfigError, changed_keys, code, from_dict, merge, to_dict
-from metaevo.config.plain import PlainDict, names_in
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.commands.run_options import (
+    Parser,
+    parse_settings,
+    settings_in,
+    without_env_params,
+)
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config.plain import PlainDict
 
 if TYPE_CHECKING:
     from metaevo.studies.settings import EvolutionSettings
 
 FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
-
-
-def settings_in(
-    args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
-) -> PlainDict:
-    """Return the settings of the run that the command line names, adapted for this command.
-
-    Raises:
-        ConfigError: if it names no run, or not all code of the run.
-    """
-    run = RunDirectory.open(args.run_dir)
-    content = run.read_config()
-    settings = adapt(content["config"])
-    if args.code or names_in(overrides):
-        start_jax()  # importing an environment starts its backend
-    used = merge(settings, overrides)
-    if args.code or names_in(used):
-        code.admit(run.path, used, content["resolved"], overrides, args.code)
-    return settings
 
 
 def settings_of_run(

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metaevo.config import files
 from metaevo.config.plain import (
@@ -30,7 +30,9 @@ from metaevo.config.plain import (
     texts_in,
     where_of,
 )
-from metaevo.config.references import Kind
+
+if TYPE_CHECKING:
+    from metaevo.config.references import Kind
 
 _GIVEN: PlainDict = {}
 """Objects that a caller has passed, by their names in settings"""
@@ -89,7 +91,7 @@ def load_code(key: str, name: str) -> Any:
     return _LOADED[name]
 
 
-def resolve(kind: Kind, reference: str) -> Any:
+def resolve(kind: "Kind", reference: str) -> Any:
     """Return the user's object that a setting refers to; the only one of its kind in a file."""
     where = f"{kind.key} = {show(reference)}"
     found = load_code(kind.key, reference)

@@ -2,24 +2,26 @@
 
 import dataclasses
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metaevo.config import ConfigError, code, failure, show
-from metaevo.evolution.evosax import OWN, StrategyConfig
 from metaevo.evolution.strategy import Strategy
+
+if TYPE_CHECKING:
+    from metaevo.evolution.evosax import StrategyConfig
 
 KEY = "strategy.algorithm"
 """The setting"""
 
 
-def construct(config: StrategyConfig) -> Strategy:
-    """Return the strategy of another class than evosax's, with the settings that it has.
+def construct(config: "StrategyConfig", place: str | None) -> Strategy:
+    """Return the strategy of metaevo's class at a place, or of the user's, with its settings.
 
     Raises:
         ConfigError: if there is none, or it lacks a setting.
     """
     name = config.algorithm
-    kind: Any = pkgutil.resolve_name(OWN[name]) if name in OWN else code.load_code(KEY, name)
+    kind: Any = pkgutil.resolve_name(place) if place else code.load_code(KEY, name)
     where = f"{KEY} = {show(name)}"
     if not (isinstance(kind, type) and issubclass(kind, Strategy)):
         raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")

@@ -174,7 +174,7 @@ class StrategyConfig(Strategy):
             return self
         from metaevo.evolution.algorithms import construct
 
-        return construct(self)
+        return construct(self, OWN.get(name))
 
 
 class OpenES(StrategyConfig):

@@ -112,7 +112,8 @@ class Study:
         if not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
-            ends = measure_scales(problem, seed=run.seed, quick=run.quick)
+            measured_on = problem.references(), problem.weights
+            ends = measure_scales(*measured_on, seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 

@@ -117,7 +117,7 @@ class LearnerProblem(MetaProblem):
         if count > 1 and scales is None:
             from metaevo.tasks.scales import measure_scales
 
-            scales = measure_scales(self)
+            scales = measure_scales(self.references(), self.weights)
         self.scales = tuple(scales or ())
         if len(self.scales) not in (0, count):
             raise ConfigError(f"scales: {len(self.scales)} for {count} tasks")
@@ -194,6 +194,10 @@ class LearnerProblem(MetaProblem):
         """
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
         return self._filled(self._setups[task or self.tasks[0]], slots)
+
+    def references(self) -> dict[str, Bound]:
+        """Return the `reference` of each task by its name."""
+        return {name: self.reference(name) for name in self.named}
 
     @property
     def slots(self) -> dict[str, Slot]:

@@ -107,7 +107,9 @@ class Bound(NamedTuple):
             return self._replace(evaluations=None)
         from metaevo.tasks.evaluations import plan_evaluations
 
-        return plan_evaluations(self, weights)
+        params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
+        planned = plan_evaluations(self.name, self.learner, params, weights)
+        return self._replace(evaluations=planned)
 
     def frames(self, updates: Any = None) -> Any:
         """Return the environment steps of an agent's training, with those of its evaluations.

@@ -104,7 +104,10 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     if len(case["tasks"]) > 1:
         found = study.measure()["normalisation"]
         return dict(zip(case["tasks"], zip(*found.values(), strict=True), strict=True))
-    (name,), (found,) = case["tasks"], scales.measure_scales(study.problem, seed=case["seed"])
+    (name,), (found,) = (
+        case["tasks"],
+        scales.measure_scales(study.problem.references(), study.problem.weights, seed=case["seed"]),
+    )
     return {name: (found.random, found.reference)}
 
 
