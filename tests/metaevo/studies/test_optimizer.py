@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import jax
 import pytest
 
 from metaevo.config import ConfigError
