@@ -28,7 +28,7 @@ from purerl.parts import (
     minibatches,
     networks,
     optimizers,
-    policies,
+    q_networks,
     returns,
     rollouts,
     training,
@@ -181,7 +181,7 @@ class PQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return networks.q_network(self.env, self.config, "PQN", layer_norm=self.config.layer_norm)
+        return q_networks.q_network(self.env, self.config, "PQN", layer_norm=self.config.layer_norm)
 
     def init(
         self,
@@ -217,7 +217,7 @@ class PQN:
         epsilon = exploration.epsilon(frames, total_frames / 5, *fall)
 
         def act(obs, memory):
-            return policies.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
+            return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
 
         action_key, env_key, key = jax.random.split(state.key, 3)
         envs, transitions, sums = rollouts.collect(
@@ -340,7 +340,7 @@ class PQN:
             num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 
-    def values(self, params: PyTree, obs: jax.Array) -> policies.ActionValues:
+    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         return self.network.apply(params, obs)
 
@@ -359,9 +359,9 @@ class PQN:
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[policies.EpsilonGreedy, None]:
+    ) -> tuple[q_networks.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        return policies.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
+        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
 
 
 SLOTS = (

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import acting
 from purerl.fast import loops
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
@@ -119,7 +118,7 @@ def collect(
             env_keys,
             envs._replace(memory=memory),
             sums,
-            acting.in_space(policy, action, space),
+            action if hasattr(space, "n") else policy.bounded(action, space),
             start,
         )
         transition = Transition(
