@@ -23,7 +23,7 @@ QUICK |= {"sweep/shaping_ipd", "sweep/evolution_q_learning"}
 
 def presets(*folders):
     """The files of some folders; only a few of them are tested before the whole runs."""
-    found = [path for path in FILES if path.parent.name.startswith(folders)]
+    found = [path for path in FILES if path.relative_to(CONFIGS).parts[0].startswith(folders)]
     return [
         pytest.param(path, id=name, marks=[] if name in QUICK else pytest.mark.long)
         for path in found
