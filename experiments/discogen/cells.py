@@ -1,8 +1,10 @@
 """Rules side by side in their harness: a JSON file for each rule and environment, and the table."""
 
+import filecmp
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -83,11 +85,6 @@ def run(plan: Plan) -> list[Cell]:
         pool.shutdown(cancel_futures=True)
     if failed := [cell for (cell, *_), code in zip(todo, codes, strict=True) if code]:
         raise metaevo.ConfigError(f"their harness failed, see above: {', '.join(failed)}")
-    return read(plan)
-
-
-def read(plan: Plan) -> list[Cell]:
-    """Return the cells of a plan."""
     paths = (plan.path(rule, each) for each in plan.environments for rule in plan.rules)
     return [json.loads(path.read_text()) for path in paths]
 
@@ -115,14 +112,12 @@ def _check_package(python: Path) -> None:
 def _exported(rule: str, folder: Path) -> Path:
     """Return the folder with a rule's modules, which are the same as before if it exists."""
     with tempfile.TemporaryDirectory() as scratch:
-        new = Path(scratch) / "modules"
-        written = modules.export(rule, new)
+        written = modules.export(rule, new := Path(scratch) / "modules")
         if not folder.exists():
-            modules.export(rule, folder)
-        for path in written:
-            there = folder / path.name
-            if not there.exists() or there.read_bytes() != path.read_bytes():
-                raise metaevo.ConfigError(f"--to: {rule} is not the rule of {folder}: must be new")
+            shutil.copytree(new, folder)
+        names = [path.name for path in written]
+        if filecmp.cmpfiles(new, folder, names, shallow=False)[0] != names:
+            raise metaevo.ConfigError(f"--to: {rule} is not the rule of {folder}: must be new")
     return folder
 
 

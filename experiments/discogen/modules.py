@@ -55,6 +55,11 @@ def read(reference: str) -> Rule:
     for slot in ppo.LEARNER.slots:
         if reference in slot.functions:
             rule = {slot.name: (slot.functions[reference], None)}
+    if not (rule or reference.startswith("zoo:") or Path(reference.split(":")[0]).exists()):
+        names = [name for slot in ppo.LEARNER.slots for name in slot.functions]
+        raise metaevo.ConfigError(
+            f"{reference}: must be a run's directory, zoo:NAME, FILE.py:PART, {', '.join(names)}"
+        )
     rule = rule or metaevo.load_parts(reference)
     for name in rule:
         if not any(name in slots for slots in MODULES.values()):

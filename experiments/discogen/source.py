@@ -23,7 +23,6 @@ PLAIN = {
     "purerl.fast.loops:clip_by_global_norm": "clip_by_global_norm = optax.clip_by_global_norm",
 }
 """What purerl computes fast on a CPU, by module and name, as one would write it elsewhere."""
-Named = ast.FunctionDef | ast.ClassDef
 
 
 class Source:
@@ -197,5 +196,5 @@ def _stored(statement: ast.stmt) -> Iterator[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, Named):
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name

@@ -2,9 +2,9 @@
 
 The perturbation of a matrix [m, n] is a product A B^T / sqrt(rank) of thin normal factors (EGGROLL,
 Sarkar et al. 2025, arXiv 2511.16652, section 4). A candidate needs rank (m + n) random numbers for
-it instead of m n, and a sum over candidates is one matrix product of their factors. Parameters with
-fewer numbers than their factors, such as vectors, have full normal perturbations. Leading axes of
-a parameter number independent matrices.
+it instead of m n, and a sum over candidates is one matrix product of their factors. Vectors, and
+matrices so small that factors save little, have full normal perturbations. Leading axes of a
+parameter number independent matrices.
 
 Candidates 2k and 2k + 1 are an antithetic pair, whose numbers come from the generation's key and k:
 when they are evaluated, and again in `tell`. Fitness shaping, optimizer and schedules are as in
@@ -28,6 +28,8 @@ from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
 
+SAVING = 4
+"""Factors replace matrices with at least so many times their numbers."""
 PAIRS = 64
 """Pairs whose random numbers `tell` holds at once."""
 
@@ -178,8 +180,8 @@ class LowRankES(Strategy):
 
 
 def _noise_shapes(shape: tuple[int, ...], rank: int) -> list[tuple[int, ...]]:
-    """Return the shapes of a parameter's factors if they have fewer numbers, else its own."""
+    """Return the shapes of a parameter's factors if they have much fewer numbers, else its own."""
     *front, m, n = (1, 1, *shape)[-max(2, len(shape)) :]
-    if rank * (m + n) >= m * n:
+    if SAVING * rank * (m + n) > m * n:
         return [shape]
     return [(*front, rank, m), (*front, rank, n)]

@@ -79,7 +79,7 @@ def test_a_rate_is_chosen_without_the_seed_that_it_is_judged_on():
         ("--seeds 0", "--seeds 0: must be at least 1"),
         ("--steps nan", "--steps nan: must be at least 8192"),
         ("--rules linear", "linear fills schedule"),
-        ("--rules nothing", "nothing holds no evolved part"),
+        ("--rules nothing", "nothing: must be a run's directory, zoo:NAME"),
     ],
 )
 def test_bad_input_is_one_line(change, words):

@@ -192,7 +192,7 @@ def scaled(x):
         ("linear --to new", ["linear fills schedule", "loss (policy_loss and value_loss)"]),
         ("zoo:lpg-tasks --to new", ["zoo:lpg-tasks fills update_rule"]),
         ("zoo:nothing --to new", ["'zoo:nothing' is not in the zoo"]),
-        ("nothing --to new", ["nothing holds no evolved part"]),
+        ("nothing --to new", ["nothing: must be a run's directory, zoo:NAME"]),
         ("apa --to .", ["--to .: must be new"]),
         ("apa --modules optim --to new", ["--modules: must have loss, which apa fills"]),
         ("own.py:Noisy --to new", ["reads context.minibatch, which their module loss"]),

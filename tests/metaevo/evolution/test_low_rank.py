@@ -19,8 +19,13 @@ class Matrices(metaevo.MetaProblem):
     """Fitness is minus the squared distance from ones."""
 
     def init(self, key):
-        matrix, stack = 0.1 * jax.random.normal(key, (8, 7)), jnp.zeros((2, 6, 5))
-        return {"matrix": matrix, "stack": stack, "vector": jnp.zeros(4), "thin": jnp.zeros((9, 1))}
+        matrix, stack = 0.1 * jax.random.normal(key, (24, 16)), jnp.zeros((2, 20, 16))
+        return {
+            "matrix": matrix,
+            "stack": stack,
+            "vector": jnp.zeros(4),
+            "small": jnp.zeros((6, 3)),
+        }
 
     def evaluate(self, key, meta_params, task):
         errors = jax.tree.map(lambda leaf: jnp.sum((leaf - 1.0) ** 2), meta_params)
@@ -43,14 +48,15 @@ def asked(size, problem=None, rank=1, **changed):
 def test_matrices_have_the_rank_and_all_numbers_have_unit_variance_in_pairs(rank):
     *_, steps = asked(2000, rank=rank)
     for leaf in jax.tree.leaves(steps):
-        np.testing.assert_allclose(leaf[::2], -leaf[1::2], atol=2e-6)
-        np.testing.assert_allclose(leaf[::2].std(axis=0), 1.0, atol=0.25)
-        assert np.abs(leaf[::2].mean(axis=0)).max() < 0.2
+        np.testing.assert_allclose(leaf[::2], -leaf[1::2], atol=1e-5)
+        np.testing.assert_allclose(leaf[::2].std(axis=0), 1.0, atol=0.5)
+        assert leaf.std() == pytest.approx(1.0, abs=0.05)
+        assert np.abs(leaf[::2].mean(axis=0)).max() < 0.25
     for matrices in (steps["matrix"][:40], steps["stack"][:40, 0], steps["stack"][:40, 1]):
         assert set(np.linalg.matrix_rank(matrices, tol=1e-4)) == {rank}
-    assert np.linalg.matrix_rank(steps["stack"][::2].reshape(1000, -1), tol=1e-2) == 60
-    full = np.concatenate([steps["thin"][::2, :, 0], steps["vector"][::2]], axis=1)
-    assert np.linalg.matrix_rank(full) == 13
+    assert np.linalg.matrix_rank(steps["stack"][::2].reshape(1000, -1), tol=1e-2) == 640
+    full = np.concatenate([steps["small"][::2].reshape(1000, -1), steps["vector"][::2]], axis=1)
+    assert np.linalg.matrix_rank(full) == 22
 
 
 @pytest.mark.parametrize("shaping", ["auto", "standardize"])
@@ -85,15 +91,16 @@ def test_ties_change_the_generation_only():
 
 @pytest.mark.long
 def test_it_improves_alike_in_other_layouts_and_continues_to_the_bit(monkeypatch, tmp_path):
-    given = {"algorithm": "low_rank_es", "population_size": 32, "settings": {"rank": 2}}
+    given = {"algorithm": "low_rank_es", "population_size": 64, "settings": {"rank": 2}}
     found = []
     for count, size, pairs in ((1, 32, 64), (2, 4, 64), (1, 5, 7)):
         monkeypatch.setattr(low_rank, "PAIRS", pairs)
         layout = {"num_devices": count, "chunk_size": size}
         this = toy.evolution(Matrices(), layout, **given)
-        found.append(jax.device_get(this.result(toy.run(this, 40)[0])))
+        state, metrics = toy.run(this, 40)
+        found.append(jax.device_get(this.result(state)))
+        assert metrics["fitness_mean"][-1] > 0.7 * metrics["fitness_mean"][0]
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3), found[0], found[-1])
-    assert Matrices().evaluate(None, found[0], 0).fitness > -10.0  # before: -127
     for path, parts in ((tmp_path / "whole", (4,)), (tmp_path / "parts", (3, 4))):
         for generations in parts:
             result = metaevo.evolve(
