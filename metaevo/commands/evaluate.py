@@ -14,7 +14,7 @@ from metaevo.commands.run_options import (
     computing,
     parse_settings,
     run_argument,
-    saved_settings,
+    settings_in,
     without_env_params,
 )
 from metaevo.config import (
@@ -115,7 +115,7 @@ def settings_of_run(
                 raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
             return without_env_params(overrides, adapted(saved, args))
 
-        return saved_settings(args, overrides, adapt)
+        return settings_in(args, overrides, adapt)
 
     settings, args = parse_settings(parser, argv, defaults)
     if args.config is not None:

@@ -26,9 +26,9 @@ HELP = Path(__file__).parent / "help"
 class Parser(argparse.ArgumentParser):
     """Parser of a command, with its text in `HELP`; it raises `ConfigError` and does not exit."""
 
-    def __init__(self, command: str, text: str | None = None):
-        """Create the parser of a command; `text` is for a script, which has none in `HELP`."""
-        text = text or (HELP / f"{command}.txt").read_text(encoding="utf-8")
+    def __init__(self, command: str):
+        """Create the parser of a command."""
+        text = (HELP / f"{command}.txt").read_text(encoding="utf-8")
         about, _, often = text.partition("\nsettings used most\n")
         super().__init__(
             prog=f"metaevo {command}",
@@ -138,7 +138,7 @@ def parse_settings(
             args.config = find_preset(args.config)
             known = load_yaml(args.config)
         elif getattr(args, "resume", False):
-            known = saved_settings(args, overrides, lambda saved: saved)
+            known = settings_in(args, overrides, lambda saved: saved)
         else:
             known = defaults(args, overrides)
         raw = merge(known, overrides)
@@ -169,7 +169,7 @@ def parse_settings(
     return from_dict(cls, raw), args
 
 
-def saved_settings(
+def settings_in(
     args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
 ) -> PlainDict:
     """Return the settings of the run that the command line names, adapted for this command.

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metaevo.config import files
 from metaevo.config.plain import (
@@ -31,12 +31,17 @@ from metaevo.config.plain import (
     where_of,
 )
 
+if TYPE_CHECKING:
+    from metaevo.config.references import Kind
+
 _GIVEN: PlainDict = {}
 """Objects that a caller has passed, by their names in settings"""
 _LOADED: PlainDict = {}
 """Objects by name; a file is not read again if it changes"""
 EXECUTED: dict[str, ModuleType] = {}
 """Executed modules by the digests of their files"""
+_NAMED: dict[int, tuple[str, Any]] = {}
+"""Objects in files of the user's, with the references by which they were found"""
 _MOVED: dict[str, str] = {}
 """Files that take the place of others that names refer to"""
 
@@ -67,7 +72,7 @@ def is_loaded(name: str) -> bool:
     return name in _GIVEN or name in _LOADED
 
 
-def load(key: str, name: str) -> Any:
+def load_code(key: str, name: str) -> Any:
     """Return the object that a setting `key` names, or the module of a file; it is executed once.
 
     Examples:
@@ -84,6 +89,34 @@ def load(key: str, name: str) -> Any:
         except ValueError as error:
             raise ConfigError(f"{key} = {show(name)}: {error}") from error
     return _LOADED[name]
+
+
+def resolve(kind: "Kind", reference: str) -> Any:
+    """Return the user's object that a setting refers to; the only one of its kind in a file."""
+    where = f"{kind.key} = {show(reference)}"
+    found = load_code(kind.key, reference)
+    if isinstance(found, ModuleType):
+        own = {
+            name: each
+            for name, each in vars(found).items()
+            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
+        }
+        if len(own) != 1:
+            raise ConfigError(
+                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
+                f"{', '.join(own) or 'none'}"
+            )
+        (found,) = own.values()
+    if complaint := kind.complaint(found):
+        raise ConfigError(f"{where}: {complaint}")
+    if where_of(reference).endswith(".py"):
+        _NAMED.setdefault(id(found), (reference, found))
+    return found
+
+
+def reference_to(given: Any, place: str) -> str:
+    """Return the reference to an object that a caller passes, by default its `place`."""
+    return _NAMED[id(given)][0] if id(given) in _NAMED else give(given, place)
 
 
 def _found(name: str) -> Any:
@@ -230,7 +263,7 @@ def use(
     for name in names:
         if not is_name(name):
             raise ConfigError(f"code = {show(name)}: must be FILE.py, FILE.py:NAME or MODULE:NAME")
-        load("code", name)
+        load_code("code", name)
     for each in given:
         if not isinstance(each, str | Path):
             give(each)

@@ -10,10 +10,9 @@ Only a run with code of the user's imports `metaevo.config.code`, which loads it
 import pkgutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
-from metaevo.config.plain import ConfigError, is_name, of_value, show, where_of
+from metaevo.config.plain import ConfigError, is_name, of_value, show
 
 
 def name_of(given: Any) -> str:
@@ -39,10 +38,6 @@ class Kind:
     """metaevo's own by name: objects, or their places as MODULE:NAME"""
 
 
-_NAMED: dict[int, tuple[str, Any]] = {}
-"""Objects in files of the user's, with the references by which they were found"""
-
-
 def resolve(kind: Kind, reference: Any) -> Any:
     """Return the object that a setting refers to; the user's file is executed.
 
@@ -55,25 +50,7 @@ def resolve(kind: Kind, reference: Any) -> Any:
     check_name(kind.key, reference, kind.names)
     from metaevo.config import code
 
-    where = f"{kind.key} = {show(reference)}"
-    found = code.load(kind.key, reference)
-    if isinstance(found, ModuleType):
-        own = {
-            name: each
-            for name, each in vars(found).items()
-            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
-        }
-        if len(own) != 1:
-            raise ConfigError(
-                f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
-                f"{', '.join(own) or 'none'}"
-            )
-        (found,) = own.values()
-    if complaint := kind.complaint(found):
-        raise ConfigError(f"{where}: {complaint}")
-    if where_of(reference).endswith(".py"):
-        _NAMED.setdefault(id(found), (reference, found))
-    return found
+    return code.resolve(kind, reference)
 
 
 def check_name(key: str, reference: Any, names: Collection[str]) -> None:
@@ -84,21 +61,19 @@ def check_name(key: str, reference: Any, names: Collection[str]) -> None:
         raise ConfigError(f"{key} = {show(reference)} is not known{hint}; allowed: {allowed}")
 
 
-def reference_of(kind: Kind, given: Any) -> str:
-    """Return a reference to an object that a caller passes.
+def reference_of(kind: Kind, given: Any, place: str = "") -> str:
+    """Return a reference to an object that a caller passes; its `place` is MODULE:NAME.
 
     Raises:
         ConfigError: if it is of another kind.
     """
     if complaint := kind.complaint(given):
         raise ConfigError(f"{kind.key} = {show(given)}: {complaint}")
-    if id(given) in _NAMED:
-        return _NAMED[id(given)][0]
     named = given if hasattr(given, "__name__") else type(given)
-    place = f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
+    place = place or f"{named.__module__}:{named.__name__.strip('<>')}"  # a lambda has no name
     shipped = [name for name, known in kind.names.items() if known in (given, place)]
     if shipped:
         return shipped[0]
     from metaevo.config import code
 
-    return code.give(given, place)
+    return code.reference_to(given, place)

@@ -27,18 +27,14 @@ Params = PlainDict
 """Values by the dotted names of settings"""
 
 
-@dataclass(frozen=True)
-class Space:
-    """Searched settings by their dotted names, as Optuna's distributions.
+Space = dict[str, Entry]
+"""Searched settings by their dotted names; a choice between lists or mappings is one between JSON
+texts, because Optuna takes scalars only."""
 
-    Optuna takes scalars only, so a choice between lists or mappings is one between JSON texts.
-    """
 
-    entries: dict[str, Entry]
-
-    def decode(self, params: Params) -> Params:
-        """Return values that Optuna kept, in the order of the space."""
-        return {key: _decoded(params[key]) for key in self.entries if key in params}
+def decoded(space: Space, params: Params) -> Params:
+    """Return values that Optuna kept, in the order of the space."""
+    return {key: _decoded(params[key]) for key in space if key in params}
 
 
 def ends(entry: Entry) -> list[Any]:
@@ -52,7 +48,7 @@ def free_space(rules: PlainMapping) -> Space:
     """Read a space in which any names are allowed; raises `ConfigError` for a wrong rule."""
     if not rules:
         raise ConfigError(f"space: nothing to try; add a setting with one of {', '.join(KINDS)}")
-    return Space({key: _entry(key, rule) for key, rule in _dotted(rules, "")})
+    return {key: _entry(key, rule) for key, rule in _dotted(rules, "")}
 
 
 def _dotted(rules: PlainMapping, prefix: str) -> Iterator[tuple[str, object]]:

@@ -7,7 +7,6 @@ distribution-based and population-based algorithms start and end differently.
 import copy
 import dataclasses
 import inspect
-import pkgutil
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,7 +19,7 @@ from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
 from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError, failure, show
+from metaevo.config import ConfigError, failure
 from metaevo.config.plain import PlainDict, is_name, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
@@ -44,8 +43,13 @@ OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
 
-class Evosax(Strategy):
-    """An evosax algorithm, by its name there."""
+class StrategyConfig(Strategy):
+    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
+
+    Examples:
+        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
+        >>> found = metaevo.evolve(problem, strategy=strategy)
+    """
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there; in a YAML file also low_rank_es, genetic_programming or
@@ -163,8 +167,17 @@ class Evosax(Strategy):
                 f"{limit:.0f}; set strategy.settings.num_generations"
             )
 
+    def build(self) -> Strategy:
+        """Return the strategy; raises `ConfigError` if a class of another one lacks a setting."""
+        name = self.algorithm
+        if name not in OWN and not is_name(name):
+            return self
+        from metaevo.evolution.algorithms import construct
 
-class OpenES(Evosax):
+        return construct(self, OWN.get(name))
+
+
+class OpenES(StrategyConfig):
     """OpenAI's evolution strategy (Salimans et al. 2017), with Adam and centred ranks.
 
     Its arguments are the settings of the section `strategy`.
@@ -174,65 +187,16 @@ class OpenES(Evosax):
     """
 
 
-class StrategyConfig(Evosax):
-    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
-
-    Examples:
-        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
-        >>> found = metaevo.evolve(problem, strategy=strategy)
-    """
-
-    def build(self) -> Strategy:
-        """Return the strategy.
-
-        Raises:
-            ConfigError: if there is no such algorithm, or it lacks a setting.
-        """
-        name = self.algorithm
-        if name in OWN:
-            return _construct(self, pkgutil.resolve_name(OWN[name]))
-        if is_name(name):
-            from metaevo.config import code
-
-            return _construct(self, code.load("strategy.algorithm", name))
-        if name not in ALGORITHMS:
-            raise _unknown(name)
-        return self
-
-
-def _construct(config: StrategyConfig, kind: Any) -> Strategy:
-    """Return a strategy of another class, with the settings that it has."""
-    where = f"strategy.algorithm = {show(config.algorithm)}"
-    if not (isinstance(kind, type) and issubclass(kind, Strategy)):
-        raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
-    names = [each.name for each in dataclasses.fields(kind)]
-    known = {each.name for each in dataclasses.fields(config)}
-    given = {key: getattr(config, key) for key in names if key in known}
-    if unknown := sorted(config.settings.keys() - set(names)):
-        allowed = ", ".join(name for name in names if name not in given) or "none"
-        raise ConfigError(
-            f"strategy.settings: {kind.__name__} has no setting {unknown[0]!r}; allowed: {allowed}"
-        )
-    try:
-        return kind(**given | config.settings)
-    except Exception as error:
-        raise failure(f"{where}: cannot be made with its settings", error) from error
-
-
-def _unknown(name: str) -> ConfigError:
-    known = [*ALGORITHMS, *OWN]
-    reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
-    return ConfigError(
-        f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
-        f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
-    )
-
-
-def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
+def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     """Return the algorithm for solutions like the given one, and its parameters."""
     name = config.algorithm
     if name not in ALGORITHMS:
-        raise _unknown(name)
+        known = [*ALGORITHMS, *OWN]
+        reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+        raise ConfigError(
+            f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
+            f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
+        )
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
@@ -267,7 +231,7 @@ def _build(config: Evosax, solution: PyTree) -> tuple[PyTree, PyTree]:
     return algorithm, params.replace(**overrides)
 
 
-def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
+def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
     name = config.optimizer
     if name == "auto":
         name = "adam" if config.algorithm in {"Open_ES", "PGPE"} else "own"
@@ -278,7 +242,7 @@ def _optimizer(config: Evosax) -> optax.GradientTransformation | None:
     return optimizer
 
 
-def _shaping(config: Evosax) -> Callable | None:
+def _shaping(config: StrategyConfig) -> Callable | None:
     """Return the function that shapes the fitness; None for the algorithm's own."""
     name = config.fitness_shaping
     if name != "auto" and config.algorithm in OWN_SHAPING:

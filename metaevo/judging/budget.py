@@ -86,7 +86,7 @@ class Budget:
         """
         from scipy.stats import qmc  # takes half a second, which scripts that train need not wait
 
-        entries = free_space(space).entries
+        entries = free_space(space)
         if len(entries) > DIMENSIONS:
             raise ConfigError(f"space: {len(entries)} hyperparameters; at most {DIMENSIONS}")
         for name, entry in entries.items():

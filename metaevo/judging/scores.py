@@ -134,7 +134,6 @@ class Scores:
         tasks: Sequence[str] = ("task",),
         *,
         scale: ArrayLike | None = None,
-        frames: int = 0,
     ) -> "Scores":
         """Return the scores of contenders without tuning.
 
@@ -143,7 +142,6 @@ class Scores:
             groups: of evolved contenders, by their names.
             tasks: names.
             scale: [T, 2], see the class.
-            frames: environment steps that the judgement took.
         """
         rows = [np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()]
         scores = np.stack(rows).astype(np.float64)
@@ -157,7 +155,6 @@ class Scores:
             selection=np.empty((*front, 0)),
             held_out=scores,
             scale=None if scale is None else np.asarray(scale, np.float64),
-            frames=frames,
         )
 
     @property
@@ -243,19 +240,13 @@ class Scores:
         return np.mean(held_out[member, np.arange(len(places)), chosen], axis=0)
 
     def verdict(
-        self,
-        name: str | None = None,
-        task: str | None = None,
-        *,
-        against: Sequence[str] = (),
-        margin: float = 0.0,
+        self, name: str | None = None, task: str | None = None, *, margin: float = 0.0
     ) -> Verdict:
         """Judge a contender or a group against all hand-written contenders.
 
         Args:
             name: by default the first group, or the first contender if there are no groups.
             task: by default all tasks together.
-            against: other contenders to compare with.
             margin: a loss below this is "not worse".
 
         - "better" must hold against every baseline (an intersection-union test, Berger 1982), and
@@ -265,7 +256,7 @@ class Scores:
         - A difference that would not hold, or a small judgement, is "too few to conclude".
         """
         name = name or (self.discoveries or self.contenders)[0]
-        others = [each for each in against or self.baselines if each != name]
+        others = [each for each in self.baselines if each != name]
         if not others:
             raise ValueError(f"{name}: no hand-written contender to compare with")
         own, units = self._sample(name, task), self._units(name, *others)

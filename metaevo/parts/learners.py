@@ -24,7 +24,7 @@ def _no_learner(entry: Any) -> str:
 NAMES = "ppo", "dqn", "pqn", "q_learning", "lpg", "sac"
 LEARNERS = {name: f"purerl.{name}:LEARNER" for name in NAMES}
 """The learners of purerl, each imported when it is used."""
-LEARNER = Kind("learner", "a purerl.types.LearnerEntry", _no_learner, LEARNERS)
+LEARNER = Kind("learner", "purerl.types.LearnerEntry", _no_learner, LEARNERS)
 
 
 def find(name: Any) -> LearnerEntry:
@@ -62,18 +62,10 @@ def name_of(learner: str | LearnerEntry) -> str:
     """
     if isinstance(learner, str):
         return learner
-    if complaint := _no_learner(learner):
-        raise ConfigError(f"learner = {show(learner)}: {complaint}")
-    module = learner.make.__module__
-    variables = vars(sys.modules[module]).items()
+    module = sys.modules.get(getattr(getattr(learner, "make", None), "__module__", ""))
+    variables = vars(module).items() if module else ()
     own = next((key for key, value in variables if value is learner), "learner")
-    place = f"{module}:{own}"
-    shipped = {place: name for name, place in LEARNERS.items()}
-    if place in shipped:
-        return shipped[place]
-    from metaevo.config import code
-
-    return code.give(learner, place)
+    return reference_of(LEARNER, learner, f"{module.__name__}:{own}" if module else "")
 
 
 # --- Networks -----------------------------------------------------------------------------------

@@ -29,20 +29,26 @@ from metaevo.runs.run_directory import RunDirectory
 from purerl.types import PyTree, Slot
 
 
-def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
-    """Return the part that a setting puts into a slot, with its meta-parameters.
+def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
+    """Return the part that a caller or a setting puts into a slot, with its meta-parameters.
 
     Args:
         slot: of a learner.
-        reference: the name of a hand-written function, `zoo:NAME`, the directory of a run, or code
-            of the user's (its meta-parameters are what `init` returns).
+        given: a function, a part, a `Filling`, the name of a hand-written function, `zoo:NAME`, the
+            directory of a run, or code of the user's (with the meta-parameters of its `init`).
         run_path: an existing run; its copy of an evolved part is used.
 
     Raises:
         ConfigError: if there is none, or it is for another slot.
     """
-    if reference in slot.functions:
-        return Filling(HandWritten(slot.name, slot.functions[reference]), None)
+    if isinstance(given, Filling):
+        return given
+    if isinstance(given, Part):
+        return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
+    if callable(given) or given in slot.functions:
+        function = given if callable(given) else slot.functions[given]
+        return Filling(HandWritten(slot.name, function), None)
+    reference = str(given)
     used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
         hint = of_value(reference, slot.functions)
@@ -53,7 +59,8 @@ def fill(slot: Slot, reference: str, run_path: Path | None = None) -> Filling:
         part, meta_params = part_of(used, slot.name)
         return Filling(part.in_slot(slot), meta_params)
     except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        reason = str(error).removeprefix(f"evolve = {reference!r}: ")
+        raise ConfigError(f"{where}: {reason.removeprefix(f'{reference!r} ')}") from error
 
 
 def part_of(reference: str | Path, slot: str | None = None) -> Filling:

@@ -19,6 +19,8 @@ from metaevo.reports.plots import (
     style_axes,
 )
 
+FEW = 4
+"""Programs that were trained in fewer generations have hollow points."""
 MOST_LABELS = 16
 """Names below bars, at most."""
 
@@ -37,18 +39,17 @@ def plot_numbers(numbers: Mapping[str, float], path: PathLike) -> Path:
     return save_figure(figure, path)
 
 
-def plot_front(rows: Sequence[PlainMapping], path: PathLike, *, few: int = 4) -> Path:
+def plot_front(rows: Sequence[PlainMapping], path: PathLike) -> Path:
     """Draw the front of score against length beside its programs; return the path.
 
     Args:
         rows: with length and score, ascending in both; optionally program and generations.
         path: output path of the PNG.
-        few: points of programs that were trained in fewer generations are hollow.
     """
     figure = new_figure(5.2, 9.0)
     axes = style_axes(figure.subplots(), "length of the program", "score on search seeds")
     length, score = ([row[key] for row in rows] for key in ("length", "score"))
-    hollow = [row.get("generations", few) < few for row in rows]
+    hollow = [row.get("generations", FEW) < FEW for row in rows]
     axes.step(length, score, where="post", color=LEARNED, linewidth=1.8, zorder=2)
     axes.scatter(length, score, s=64, edgecolors=LEARNED, linewidths=2, zorder=3,
                  c=["white" if each else LEARNED for each in hollow])  # fmt: skip

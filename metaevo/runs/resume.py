@@ -1,16 +1,20 @@
 """What only a resumed run needs: the same settings, and the state from which it continues."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.runs.checkpoint import CheckpointError, indices, load_tree, path_of
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import PyTree
+
+if TYPE_CHECKING:
+    from metaevo.runs.run import Run
 
 S = TypeVar("S")
 _SHOWN = 5
@@ -34,7 +38,7 @@ def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
     return from_dict(type(settings), saved)
 
 
-def restore(
+def newest(
     folder: Path,
     template: PyTree,
     *,
@@ -57,17 +61,25 @@ def restore(
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
 
 
-def restored(
-    directory: RunDirectory,
-    kind: str,
-    run_id: str,
-    template: PyTree,
-    logged: Callable[[int], Iterable[int]],
+def restore(
+    run: "Run[Any]", template: PyTree, logged: Callable[[int], Iterable[int]] = range
 ) -> tuple[PyTree, int, float] | None:
-    """Return the state from which a run continues, and drop the records after it.
+    """Return the state from which a resumed run continues, and drop the records after it.
 
-    See `Run.restore`; `kind` is that of the records.
+    A checkpoint is passed over if metrics.jsonl lacks records before it.
+
+    Args:
+        run: new or resumed.
+        template: structure, shapes and dtypes of the saved tree.
+        logged: maps the index of a checkpoint to the indices of all records before it.
+
+    Returns:
+        what `Run.save` got: the tree, its index and the seconds; None if the run is new, or was
+        killed before its first checkpoint.
     """
+    if run.saved is None:
+        return None
+    directory, kind = run.directory, run.kind.record
     found = [record[kind] for record in directory.read_metrics(kind)]
     before = {index: list(logged(index)) for index in indices(directory.checkpoints)}
     if not before and not found:
@@ -76,7 +88,27 @@ def restored(
     if len(covered) < len(before):
         text = f"lacks records of the kind {kind}; going back to an earlier checkpoint"
         print(f"{directory.metrics_path}: {text}", file=sys.stderr)
-    expected = {"run_id": run_id}
-    tree, metadata = restore(directory.checkpoints, template, expected=expected, among=covered)
-    directory.truncate_metrics(kind, len(before[metadata["index"]]))
+    expected = {"run_id": run.resolved["run_id"]}
+    tree, metadata = newest(directory.checkpoints, template, expected=expected, among=covered)
+    truncate(directory, kind, len(before[metadata["index"]]))
+    forget_end(directory)
     return tree, metadata["index"], float(metadata["seconds"])
+
+
+def forget_end(directory: RunDirectory) -> None:
+    """Remove the report and the evaluation of an earlier end, because the run continues."""
+    truncate(directory, "evaluation", 0)
+    directory.report_path.unlink(missing_ok=True)
+    directory.evaluation_path.unlink(missing_ok=True)
+
+
+def truncate(directory: RunDirectory, kind: str, count: int) -> None:
+    """Keep only the first `count` records of `kind`; a resumed run logs the rest again."""
+    if not os.path.lexists(directory.metrics_path):
+        return
+    left = count
+    with files.replacing(directory.metrics_path) as file:
+        for line, record in directory.lines():
+            left -= record["kind"] == kind
+            if record["kind"] != kind or left >= 0:
+                file.write(line)

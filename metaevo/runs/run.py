@@ -2,8 +2,8 @@
 
 with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
     run.start(resolved)
-    ...  # run.log, run.save, run.restore, run.check_stop
-return run.exit_code
+    ...  # run.log, run.save, run.stop.check
+return run.stop.exit_code
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 import jax
 from annotated_types import Ge, Gt, Le
 
-from metaevo.config import files, show, to_dict
+from metaevo.config import files, flatten, show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.config.plain import RECORDED, DeviceError, DiskError, PlainDict, PlainMapping, names_in
 from metaevo.runs import checkpoint
@@ -92,9 +92,10 @@ class HasRun:
         Raises:
             ValueError: naming the first such number.
         """
-        for key, value in _leaves("", to_dict(self)):
-            if allowed := _allowed(key, value):
-                raise ValueError(f"{key} = {show(value)}: must be {allowed}")
+        for key, values in flatten(to_dict(self)).items():
+            for value in jax.tree.leaves(values):  # of lists, too
+                if allowed := _allowed(key, value):
+                    raise ValueError(f"{key} = {show(value)}: must be {allowed}")
 
 
 def _allowed(key: str, value: Any) -> str:
@@ -106,18 +107,6 @@ def _allowed(key: str, value: Any) -> str:
         return ""
     is_normal = SMALLEST <= abs(value) <= LARGEST  # NaN is not
     return "" if is_normal else f"0 or {SMALLEST:.3g} to {LARGEST:.3g} in size (float32)"
-
-
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values in dicts and lists with the dotted keys that lead to them."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            yield from _leaves(f"{key}.{name}".removeprefix("."), each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(key, each)
-    else:
-        yield key, value
 
 
 def is_quick(settings: PlainDict) -> bool:
@@ -153,22 +142,18 @@ class Run(Generic[S]):
         self.resolved: PlainDict = {}
         """values chosen or measured when the run began, which are kept when it is resumed"""
         self._trackers: Any = None
-        self._saved = None
+        self.saved = None
+        """content of config.yaml before it was resumed"""
         if os.path.lexists(directory.config_path):
-            self._saved = directory.read_config()
+            self.saved = directory.read_config()
             from metaevo.runs.resume import check_same
 
-            self.before = check_same(self._saved["config"], settings, kind.harmless)
-            self.resolved = dict(self._saved["resolved"])
+            self.before = check_same(self.saved["config"], settings, kind.harmless)
+            self.resolved = dict(self.saved["resolved"])
             if names_in(to_dict(settings)):
                 from metaevo.config import code
 
                 code.refuse_changes(to_dict(settings), self.resolved)
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 130 / 143 after SIGINT / SIGTERM."""
-        return self.stop.exit_code
 
     def start(self, resolved: PlainDict, **layout: int) -> None:
         """Write config.yaml, with the `resolved` values to keep.
@@ -197,7 +182,7 @@ class Run(Generic[S]):
         if digests:
             own[RECORDED] = digests
         self.resolved = {**layout, **resolved, **own}
-        self.directory.write_config(settings, self.resolved, self._saved)
+        self.directory.write_config(settings, self.resolved, self.saved)
         if self.settings.run.is_tracked:
             from metaevo.runs.trackers import Trackers
 
@@ -208,14 +193,9 @@ class Run(Generic[S]):
         if self._trackers is not None:
             self._trackers.close()
 
-    def check_stop(self) -> None:
-        """Raise `StopRequestedError`, which ends `open_run`, if a signal has arrived."""
-        self.stop.check()
-
     def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, and hand it to the trackers."""
-        record = files.plain(record)
-        self.directory.append_metrics(record)
+        record = self.directory.append_metrics(record)
         if self._trackers is not None:
             self._trackers.log(record)
 
@@ -242,36 +222,6 @@ class Run(Generic[S]):
             metadata={"run_id": self.resolved["run_id"], "seconds": seconds},
             keep=self.settings.run.keep_checkpoints,
         )
-
-    def restore(
-        self, template: PyTree, logged: Callable[[int], Iterable[int]] = range
-    ) -> tuple[PyTree, int, float] | None:
-        """Return the state from which a resumed run continues, and drop the records after it.
-
-        A checkpoint is passed over if metrics.jsonl lacks records before it.
-
-        Args:
-            template: structure, shapes and dtypes of the saved tree.
-            logged: maps the index of a checkpoint to the indices of all records before it.
-
-        Returns:
-            what `save` got: the tree, its index and the seconds; None if the run is new, or was
-            killed before its first checkpoint.
-        """
-        if self._saved is None:
-            return None
-        from metaevo.runs.resume import restored
-
-        run_id = self.resolved["run_id"]
-        found = restored(self.directory, self.kind.record, run_id, template, logged)
-        self.forget_end()
-        return found
-
-    def forget_end(self) -> None:
-        """Remove the report and the evaluation of an earlier end, because the run continues."""
-        self.directory.truncate_metrics("evaluation", 0)
-        self.directory.report_path.unlink(missing_ok=True)
-        self.directory.evaluation_path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

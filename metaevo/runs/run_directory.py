@@ -86,16 +86,14 @@ class RunDirectory:
         """whether anything was there before the run"""
 
     @classmethod
-    def create(
-        cls, path: Path | None, experiment: str, root: Path = Path("runs")
-    ) -> "RunDirectory":
-        """Make a new directory: `path`, or one named after the time under `root/experiment`."""
+    def create(cls, path: Path | None, experiment: str) -> "RunDirectory":
+        """Make a new directory: `path`, or one named after the time under `runs/experiment`."""
+        where = path or Path("runs", experiment)
         try:
             if path is None:
-                path = _make_unique(root / experiment)
+                path = _make_unique(where)
             path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
-            where = path or root / experiment
             raise files.unwritable(f"run directory {where}", error) from None
         run = cls(path)
         if os.path.lexists(run.config_path):
@@ -198,9 +196,11 @@ class RunDirectory:
         content["resolved"] |= changes
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
-    def append_metrics(self, record: PlainDict) -> None:
-        """Add a line to metrics.jsonl; non-finite numbers become null."""
-        files.append_line(self.metrics_path, files.plain(record))
+    def append_metrics(self, record: PlainDict) -> PlainDict:
+        """Add a line to metrics.jsonl, and return it; non-finite numbers become null."""
+        record = files.plain(record)
+        files.append_line(self.metrics_path, record)
+        return record
 
     def sync(self) -> None:
         """Write metrics.jsonl through to the disk, so that it survives a power failure."""
@@ -239,17 +239,6 @@ class RunDirectory:
         """Return whether so many generations, or more, are recorded without a gap."""
         found = [record["generation"] for record in self.read_metrics("generation")]
         return found == list(range(len(found))) and len(found) >= generations
-
-    def truncate_metrics(self, kind: str, count: int) -> None:
-        """Keep only the first `count` records of `kind`; a resumed run logs the rest again."""
-        if not os.path.lexists(self.metrics_path):
-            return
-        left = count
-        with files.replacing(self.metrics_path) as file:
-            for line, record in self.lines():
-                left -= record["kind"] == kind
-                if record["kind"] != kind or left >= 0:
-                    file.write(line)
 
 
 def _make_unique(parent: Path) -> Path:

@@ -95,9 +95,7 @@ def summarise(scores: ArrayLike) -> Summary:
     return Summary(*estimate(scores), float(np.mean(strata)), float(np.sqrt(variance)), runs)
 
 
-def mean_curve(
-    curves: ArrayLike, *, resamples: int = RESAMPLES
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def mean_curve(curves: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean over seeds of learning curves and its pointwise 95% percentile bootstrap interval.
 
     ``curves`` are [seeds, points]; mean, low and high are [points] each. Whole seeds are redrawn. A
@@ -112,7 +110,7 @@ def mean_curve(
     present = np.isfinite(array)
     known = present.any(axis=0)
     present, filled = present[:, known], np.where(present, array, 0.0)[:, known]
-    counts = _redrawn_counts(np.random.default_rng(0), len(array), resamples)
+    counts = _redrawn_counts(np.random.default_rng(0), len(array), RESAMPLES)
     result = np.full((3, array.shape[1]), np.nan)
     result[0, known] = filled.sum(axis=0) / present.sum(axis=0)
     with np.errstate(invalid="ignore"):  # 0 / 0: a resample without any seed that has this point

@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, Evosax, StrategyConfig
+from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
     Contender,
@@ -201,7 +201,8 @@ def evolve(
     if (chosen := about.get("evolution_seed")) is not None:
         directory = RunDirectory(path / f"seed_{chosen}")
     measured = directory.read_config()["resolved"]
-    frames = _frames(study.use(measured), used, config)
+    agents = used.population_size * config.seeds_per_candidate
+    frames = agents * frames_per_generation(study.use(measured))
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
@@ -223,8 +224,6 @@ def _config_of(strategy: Any) -> StrategyConfig:
         )
     kind = type(strategy)
     own = {each.name: getattr(strategy, each.name) for each in fields(kind)}
-    if isinstance(strategy, Evosax):
-        return StrategyConfig(**own)
     place = f"{kind.__module__}:{kind.__qualname__}"
     known = {each: name for name, each in OWN.items()}
     named = {each.name for each in fields(StrategyConfig)} - {"settings", "algorithm"}
@@ -251,7 +250,6 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     problem = study.use(measured)
     config, count = settings.evolution, settings.run.evolution_seeds
     evolution = Evolution(problem, settings.strategy.build(), config)
-    frames = _frames(problem, settings.strategy, config)
     evolutions: list[Found] = []
     total = count * config.generations
     with Progress(total=total, desc="compiling", unit="gen") as bar:
@@ -265,15 +263,9 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             result = evolution.result(block.state)
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)
-            evolutions.append(Found(result, records, None, frames, study, measured))
+            evolutions.append(Found(result, records, None, evolution.frames, study, measured))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
-
-
-def _frames(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> int:
-    """Return the environment steps of a generation, without validation."""
-    agents = strategy.population_size * config.seeds_per_candidate
-    return agents * frames_per_generation(problem)
 
 
 def _last_finite(records: Sequence[PlainMapping], key: str) -> float:

@@ -80,7 +80,7 @@ def conclude(study: Study, run: Run) -> None:
     scores: dict[str, Scores] = {}
     learned = {LEARNED: found} if evolutions is None else evolutions.learned()
     has_verdict = not is_quick(directory.read_config()["config"])
-    for name, each in study.compare(learned, directory.path, check_stop=run.check_stop):
+    for name, each in study.compare(learned, directory.path, check_stop=run.stop.check):
         scores[name] = each
         if name == SCORES and has_verdict and study.problem.unseen() is not None:
             table = f"{each.table()}\n" if each.pooled else ""

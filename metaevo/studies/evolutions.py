@@ -17,6 +17,7 @@ from metaevo.parts.part import LEARNED
 from metaevo.reports import page
 from metaevo.reports.page import estimate, number
 from metaevo.runs import checkpoint
+from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Run, how_to_continue
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings
@@ -135,9 +136,9 @@ def evolve_all(
 ) -> None:
     """Call a function for each evolution of a run that is not done, one after another."""
     config, count = run.settings.run, run.settings.run.evolution_seeds
-    run.forget_end()
+    forget_end(run.directory)
     for place in range(count):
-        run.check_stop()
+        run.stop.check()
         own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
         settings = replace(run.settings, run=own_config)
         with _open_inside(run, settings, f"seed_{own_config.seed}") as own:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import jax
 
 from metaevo.evolution.loop import Evolution
-from metaevo.evolution.problem import frames_per_generation
 from metaevo.judging.judge import Judgement
 from metaevo.parts.part import LEARNED
 from metaevo.reports.page import Table
@@ -20,14 +19,13 @@ def plan(study: Study) -> Table:
     evolution = Evolution(problem, settings.strategy.build(), config)
     candidates, seeds = evolution.population_size, config.seeds_per_candidate
     tasks = problem.tasks_per_generation
-    frames = candidates * seeds * frames_per_generation(problem)
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     judged = {f"{LEARNED} {number}": shapes for number in range(count)}
     rows = [
         ["evolutions", f"{count} of {config.generations:,} generations"],
         ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
         ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
-        ["frames, without validation", f"{count * config.generations * frames:,}"],
+        ["frames, without validation", f"{count * config.generations * evolution.frames:,}"],
         *planned(study.judgements(judged)),
     ]
     return Table("Plan", ["", ""], rows)

@@ -36,7 +36,7 @@ from metaevo.studies.study import Study
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
     "evolution.num_devices", "evaluation.", "run.keep_checkpoints",
-    "run.wandb", "run.mlflow", "run.track",
+    "run.wandb", "run.mlflow",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 
@@ -75,25 +75,22 @@ def run_evolutions(
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
         run = devices.raise_on_all(lambda: stack.enter_context(alive))
         _lead(study, run)
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
-    path, config, is_new = run.directory.path, run.settings.run, run.before is None
+    path, config = run.directory.path, run.settings.run
     several, seeds = config.evolution_seeds > 1, range(config.evolution_seeds)
-    members = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
-    if is_new:  # it first measures the scales of its tasks
-        _announce(path)
-    resolved = devices.broadcast_from_first(
-        lambda: _resolve(study, run, members if several else [run.directory])
-    )
+    evolved = [run.directory]
+    if several:
+        evolved = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
+    print(f"run directory: {path}", file=sys.stderr, flush=True)
+    resolved = devices.broadcast_from_first(lambda: _resolve(study, run, evolved))
     if resolved is None:
-        generations = len((members[0] if several else run.directory).read_metrics("generation"))
-        evolutions = f"{len(members)} evolutions, " if several else ""
+        generations = len(evolved[0].read_metrics("generation"))
+        evolutions = f"{len(evolved)} evolutions, " if several else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
         return
-    if not is_new:
-        _announce(path)
     evolution = make_evolution(study, run.settings, resolved)
     _start(run, resolved, evolution)
 
@@ -137,10 +134,6 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
         return stop.exit_code
 
 
-def _announce(path: Path) -> None:
-    print(f"run directory: {path}", file=sys.stderr, flush=True)
-
-
 def _stand_by() -> Any:
     """Stand by while the first process runs code that can fail."""
 
@@ -157,8 +150,8 @@ def _resolve(
         measured = study.measure()
         study.keep(run.directory, measured)
         return measured
-    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
     resolved, config = dict(run.resolved), run.settings.evolution
+    same_end = run.before.evaluation == run.settings.evaluation
     is_reported = same_end and run.directory.report_path.exists()
     if is_reported and all(each.has_evolved(config.generations) for each in evolved):
         return None
@@ -192,7 +185,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = devices.raise_on_all(lambda: run.restore(evolution.template) if run.before else None)
+    restored = devices.raise_on_all(lambda: _restored(run, evolution))
     state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -213,6 +206,15 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
             study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
+
+
+def _restored(run: Run[EvolutionSettings], evolution: Evolution) -> tuple[State, int, float] | None:
+    """Return the state from which a resumed run continues, if it has any."""
+    if run.before is None:
+        return None
+    from metaevo.runs import resume
+
+    return resume.restore(run, evolution.template)
 
 
 def _blocks(
@@ -288,20 +290,12 @@ def _layout(evolution: Evolution) -> str:
 
 
 def check_first_generation(block: Block, population_size: int, name: str) -> None:
-    """Raise an error if every candidate of the first generation failed.
+    """Raise `ConfigError`, in all processes, if every candidate of the first generation failed.
 
-    Later generations may fail, for instance on an unlucky draw of a task.
-
-    Args:
-        block: any block of the evolution; only the one with the first generation is checked.
-        population_size: candidates of a generation.
-        name: name of the study, for the error message.
-
-    Raises:
-        ConfigError: in all processes, as they have the same metrics.
+    Later generations may fail, for instance on an unlucky draw of a task. `name` is the study's.
     """
-    first = next((each for each in block.records if each["generation"] == 0), None)
-    if first is not None and first["diverged"] == population_size:
+    first = block.records[0] if block.records else {}
+    if first.get("generation") == 0 and first["diverged"] == population_size:
         raise ConfigError(
             f"{name}: all candidates of the first generation scored NaN or infinity; look for "
             "operations such as the logarithm of a negative number, and start a run in another "

@@ -18,7 +18,7 @@ from metaevo.config.checks import Setting, extended, section
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
-from metaevo.evolution.problem import Contender, MetaProblem
+from metaevo.evolution.problem import MetaProblem
 from metaevo.judging.budget import QUICK, Budget
 from metaevo.parts import learners, records
 from metaevo.parts.records import SeenTask
@@ -29,7 +29,6 @@ from metaevo.tasks.task import (
     TRAINING,
     Task,
     TaskConfig,
-    filling_of,
     learner_sections,
     make_environment,
 )
@@ -74,16 +73,6 @@ class HeldOutConfig:
         """Return the settings and seeds of each contender on each task."""
         return Budget(settings=0, seeds=self.seeds)
 
-    @property
-    def ranges(self) -> PlainDict:
-        """Hyperparameters to tune."""
-        return {}
-
-    def contenders_of(self, problem: Any) -> Sequence[Contender]:
-        """Return the hand-written contenders of a problem."""
-        contenders: Sequence[Contender] = problem.contenders()
-        return contenders
-
 
 @dataclass(frozen=True)
 class EvaluationConfig(HeldOutConfig):
@@ -115,16 +104,6 @@ class EvaluationConfig(HeldOutConfig):
         """Return the settings and seeds of each contender on each task."""
         used = replace(self, **_limited(vars(self))) if unseen and self.quick_unseen else self
         return Budget(**{name: getattr(used, name) for name in _LIMITS})
-
-    @property
-    def ranges(self) -> PlainDict:
-        """Hyperparameters to tune."""
-        return self.space
-
-    def contenders_of(self, problem: Any) -> Sequence[Contender]:
-        """Return the hand-written parts that are chosen, with their own ranges."""
-        contenders: Sequence[Contender] = problem.contenders(self.contenders, self.own)
-        return contenders
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
@@ -211,8 +190,11 @@ class EvolveSettings(EvolutionSettings):
         _check_names(self.tasks or {}, "tasks")
         is_one = isinstance(self.evolve, str)
         slots = self.fixed_slots()
-        fillings = {each.name: filling_of(each, getattr(self, each.name), run_path)
-                    for each in slots}  # fmt: skip
+        fillings = {}
+        if slots:
+            from metaevo.parts.resolve import fill
+
+            fillings = {each.name: fill(each, getattr(self, each.name), run_path) for each in slots}
         try:
             problem = LearnerProblem(
                 self.learner,
@@ -280,51 +262,44 @@ def _check_unseen(
         learner: name of the learner.
     """
     for name, task in tasks.items():
-        own = _environment(task.env or name, task.env_params, learner)
+        env = task.env or name
+        own = _environment(env, task.env_params, learner)
         for rule, known in seen.items():
-            for other, env, env_params, sample in known:
-                if env != (task.env or name):
-                    continue
-                drawn: Mapping[str, Any] = {}
-                if sample:
-                    from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
-
-                    entries = read(sample, f"{rule}: tasks.{other}.sample")
-                    drawn = of_prefix(entries, ENV_PARAMS)
-                if _is_same(own, _environment(env, env_params, learner), drawn):
+            for each in known:
+                if each.env == env and _has_seen(each, own, learner, rule):
                     by = f"{rule} was evolved on" if rule else "evolution sees"
                     raise ConfigError(
-                        f"evaluation.unseen.{name}: {by} this task (task.env = {own[0]})"
+                        f"evaluation.unseen.{name}: {by} this task (task.env = {env})"
                     )
 
 
-def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[str, Any, Any]:
-    """Return an environment with default observations: its name, itself, its parameters."""
+def _environment(env: Any, env_params: Mapping[str, Any], learner: str) -> tuple[Any, Any]:
+    """Return an environment with default observations, and its parameters."""
     bare = {key: value for key, value in env_params.items() if key != "observations"}
-    return make_environment(TaskConfig(env, bare), learner)
+    return make_environment(TaskConfig(env, bare), learner)[1:]
 
 
-def _is_same(
-    own: tuple[str, Any, Any], seen: tuple[str, Any, Any], drawn: Mapping[str, Any]
-) -> bool:
-    """Return whether an evolution sees an environment, of which some parameters are drawn."""
-    if own[0] != seen[0] or own[1] is not seen[1]:  # `envs.make` caches by its arguments
+def _has_seen(task: SeenTask, own: tuple[Any, Any], learner: str, rule: str) -> bool:
+    """Return whether a task is an environment, of which it may draw some parameters."""
+    env, params = _environment(task.env, task.env_params, learner)
+    if env is not own[0]:  # `envs.make` caches by its arguments
         return False
-    for each in dataclasses.fields(own[2]):
-        ours, theirs = getattr(own[2], each.name), getattr(seen[2], each.name)
-        if each.name in drawn:
-            same = _contains(drawn[each.name], ours)
-        else:
+    drawn: Mapping[str, Any] = {}
+    if task.sample:
+        from metaevo.tasks.sampling import ENV_PARAMS, of_prefix, read
+
+        drawn = of_prefix(read(task.sample, f"{rule}: tasks.{task.name}.sample"), ENV_PARAMS)
+    for name in (each.name for each in dataclasses.fields(params)):
+        ours, theirs = getattr(own[1], name), getattr(params, name)
+        if name not in drawn:
             same = jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+        elif (choices := getattr(drawn[name], "choices", None)) is not None:
+            same = ours in choices
+        else:
+            same = drawn[name].low <= ours <= drawn[name].high
         if not same:
             return False
     return True
-
-
-def _contains(entry: Any, value: float) -> bool:
-    """Return whether a number may be drawn."""
-    choices = getattr(entry, "choices", None)
-    return bool(entry.low <= value <= entry.high) if choices is None else value in choices
 
 
 def settings_class(raw: PlainDict) -> type[Any]:

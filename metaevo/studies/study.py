@@ -34,7 +34,7 @@ from metaevo.reports.pictures import PICTURES, Evolved, Picture
 from metaevo.reports.plots import Panel, plot_panels, read_column
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
-from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.studies.settings import EvaluationConfig, EvolutionSettings, EvolveSettings
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 
@@ -110,7 +110,10 @@ class Study:
         if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
             return measured
         if not problem.scales:
-            ends = problem.measure_scales(seed=run.seed, quick=run.quick)
+            from metaevo.tasks.scales import measure_scales
+
+            measured_on = problem.references(), problem.weights
+            ends = measure_scales(*measured_on, seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 
@@ -243,10 +246,14 @@ class Study:
         contenders, or with `evaluation.seeds` = 0.
         """
         config, found = self.settings.evaluation, {}
+        chosen: tuple[Any, ...] = ()
+        space: PlainDict = {}
+        if isinstance(config, EvaluationConfig):  # of parts
+            chosen, space = (config.contenders, config.own), config.space
         for name, purpose in PURPOSES.items() if config.seeds else ():
-            problem = self.problem.unseen() if name == UNSEEN else self.problem
+            problem: Any = self.problem.unseen() if name == UNSEEN else self.problem
             try:
-                others = [] if problem is None else config.contenders_of(problem)
+                others = [] if problem is None else problem.contenders(*chosen)
                 if problem is None or not others:
                     continue
                 for each in others:
@@ -258,7 +265,7 @@ class Study:
                 found[name] = Judgement(
                     [*own, *others],
                     config.budget(unseen=name == UNSEEN),
-                    space=config.ranges,
+                    space=space,
                     seed=self.settings.run.seed,
                     purpose=purpose,
                 )

@@ -5,7 +5,6 @@ time in which no episode finished has no mean return. Missing values are NaN;
 `metaevo.statistics.fill_missing` replaces them for comparisons.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -93,36 +92,6 @@ def fitness(config: FitnessConfig, measured: dict[str, jax.Array]) -> jax.Array:
     return sum(
         (weight * measured[name] for name, weight in config.weights.items()), jnp.float32(0.0)
     )
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _fitness_of_agents(
-    config: FitnessConfig, episodes: EpisodeSums, evaluations: jax.Array | None
-) -> jax.Array:
-    def of_agent(sums, returns):
-        return fitness(config, measures(sums, evaluations=returns))
-
-    return jax.vmap(of_agent)(episodes, evaluations)
-
-
-def scores(
-    config: FitnessConfig,
-    episodes: EpisodeSums,
-    finite: np.ndarray,
-    evaluations: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the fitness of agents [agents] by their learning curves.
-
-    It is NaN where an agent diverged, or where no episode ended and the fitness needs one.
-
-    Args:
-        config: the weights.
-        episodes: each field [agents, points], sums.
-        finite: [agents] whether their parameters are finite.
-        evaluations: [agents, evaluations] mean returns of the greedy policies, if there are any.
-    """
-    found = jax.device_get(_fitness_of_agents(config, episodes, evaluations))
-    return np.where(finite, found, np.nan)
 
 
 def all_finite(tree: PyTree, axes: int = 0) -> Any:

@@ -10,6 +10,7 @@ Another number of updates, settings or agents does not recompile, as long as the
 the same.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,11 +24,11 @@ from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect, deal, vmap_rows
 from metaevo.tasks.agents import Agents, Row, packed, unpacked
-from metaevo.tasks.fitness import FitnessConfig, all_finite, scores
+from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.task import Bound
 from metaevo.tasks.trainings import Trainings, inputs_of
 from purerl.parts.own_task import OwnTask
-from purerl.types import EnvParams, MetaParams, PyTree
+from purerl.types import EnvParams, EpisodeSums, MetaParams, PyTree
 
 BLOCK_SECONDS = 5.0
 """Default limit for the seconds on the devices between two returns to the host."""
@@ -328,3 +329,33 @@ class Population(Trainings):
 
     def _unpacked(self, agent: PyTree) -> PyTree:
         return unpacked(agent, self._like)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fitness_of_agents(
+    config: FitnessConfig, episodes: EpisodeSums, evaluations: jax.Array | None
+) -> jax.Array:
+    def of_agent(sums, returns):
+        return fitness(config, measures(sums, evaluations=returns))
+
+    return jax.vmap(of_agent)(episodes, evaluations)
+
+
+def scores(
+    config: FitnessConfig,
+    episodes: EpisodeSums,
+    finite: np.ndarray,
+    evaluations: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return the fitness of agents [agents] by their learning curves.
+
+    It is NaN where an agent diverged, or where no episode ended and the fitness needs one.
+
+    Args:
+        config: the weights.
+        episodes: each field [agents, points], sums.
+        finite: [agents] whether their parameters are finite.
+        evaluations: [agents, evaluations] mean returns of the greedy policies, if there are any.
+    """
+    found = jax.device_get(_fitness_of_agents(config, episodes, evaluations))
+    return np.where(finite, found, np.nan)

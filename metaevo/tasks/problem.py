@@ -23,22 +23,15 @@ from metaevo.evolution.problem import (
     Evaluation,
     MetaParams,
     MetaProblem,
-    Purpose,
-    keys_for,
 )
 from metaevo.parts import learners
 from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
-from metaevo.runs.terminal import Progress
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, filling_of, named_tasks
-from metaevo.tasks.trainings import Trainings
+from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, named_tasks
 from purerl.types import LearnerEntry, Slot
 
 if TYPE_CHECKING:
     from metaevo.evolution.postfix import Programs
-
-SCALE_SEEDS = 16
-"""Agents of random play, and of the reference, that measure the scale of a task."""
 
 
 class Drawn(NamedTuple):
@@ -108,7 +101,11 @@ class LearnerProblem(MetaProblem):
                 f"fixed: {self.learner} has no slot {unknown[0]!r} that is not evolved; "
                 f"allowed: {allowed}"
             )
-        self.fixed = {name: filling_of(others[name], each) for name, each in given.items()}
+        self.fixed: dict[str, Filling] = {}
+        if given:
+            from metaevo.parts.resolve import fill
+
+            self.fixed = {name: fill(others[name], each) for name, each in given.items()}
         named = named_tasks(tasks)
         self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
@@ -118,7 +115,9 @@ class LearnerProblem(MetaProblem):
                 f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
         if count > 1 and scales is None:
-            scales = self.measure_scales()
+            from metaevo.tasks.scales import measure_scales
+
+            scales = measure_scales(self.references(), self.weights)
         self.scales = tuple(scales or ())
         if len(self.scales) not in (0, count):
             raise ConfigError(f"scales: {len(self.scales)} for {count} tasks")
@@ -196,28 +195,9 @@ class LearnerProblem(MetaProblem):
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
         return self._filled(self._setups[task or self.tasks[0]], slots)
 
-    def measure_scales(self, *, seed: int = 0, quick: bool = False) -> list[Scale]:
-        """Measure random play and the hand-written reference on each task.
-
-        Random play is the learner under `random_play()`. In a quick look, a reference that does
-        not learn counts as 1 better.
-
-        Raises:
-            ConfigError: if a reference is no better than random play, which leaves no scale.
-        """
-        scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SCALE_SEEDS)
-        for name in Progress(self.tasks, desc="measuring the scale of each task", leave=False):
-            task = self.reference(name)
-            trainings = Trainings(task, None, self.weights, agents=2 * SCALE_SEEDS)
-            trained = trainings.train(keys, [task.hyperparams.random_play(), task.hyperparams])
-            low, high = np.mean(trained.scores, axis=1)
-            if not high > low and not quick:
-                raise ConfigError(
-                    f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
-                    f"random play ({low:.3g}); train longer or choose other hyperparams"
-                )
-            scales.append(Scale(float(low), float(high if high > low else low + 1.0)))
-        return scales
+    def references(self) -> dict[str, Bound]:
+        """Return the `reference` of each task by its name."""
+        return {name: self.reference(name) for name in self.named}
 
     @property
     def slots(self) -> dict[str, Slot]:

@@ -120,7 +120,7 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
             allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])
             raise ConfigError(f"{where}: {show(name)} cannot be sampled; allowed: {allowed}")
     try:
-        entries = free_space(rules).entries
+        entries = free_space(rules)
     except ConfigError as error:
         raise ConfigError(str(error).replace("space", where, 1)) from None
     for name, entry in entries.items():

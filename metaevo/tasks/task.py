@@ -8,7 +8,6 @@ score, measured = bound.score(weights, result)
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -20,10 +19,10 @@ from metaevo.config.plain import PlainDict, is_name
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
 from metaevo.parts import learners
-from metaevo.parts.part import Filling, HandWritten, Part, check, check_scalars
+from metaevo.parts.part import HandWritten, Part, check, check_scalars
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
-from purerl.parts.evaluation import GreedyEvaluations, time_limit
+from purerl.parts.evaluation import GreedyEvaluations
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import (
     Environment,
@@ -32,7 +31,6 @@ from purerl.types import (
     Learner,
     MetaParams,
     SettingError,
-    Slot,
     TrainResult,
 )
 
@@ -104,38 +102,14 @@ class Bound(NamedTuple):
     """of the greedy policy during a training; None if the fitness needs none"""
 
     def evaluated_for(self, weights: FitnessConfig) -> "Bound":
-        """Return the task with the evaluations that a fitness needs.
-
-        Raises:
-            ConfigError: if episodes have no time limit, a training has fewer updates than
-                evaluations, or the learner's `train` is its own and cannot evaluate.
-        """
+        """Return the task with the evaluations that a fitness needs."""
         if not weights.evaluation_return:
             return self._replace(evaluations=None)
-        most, count = self.learner.config.num_updates, weights.evaluations
-        if count > most:
-            raise ConfigError(
-                f"fitness.evaluations = {count}: must be at most {most}, the updates of a training "
-                f"on {self.name}"
-            )
-        where = f"fitness.evaluation_return = {weights.evaluation_return:g}"
-        params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
-        if (limit := time_limit(self.learner.env, params)) is None:
-            raise ConfigError(
-                f"{where}: episodes of {self.name} may have no end; "
-                "add `max_steps_in_episode: int` to the environment's parameters"
-            )
-        from metaevo.parts import conformance
+        from metaevo.tasks.evaluations import plan_evaluations
 
-        conformance.check_train(self.learner, where, "evaluations")
-        planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
-        evaluated = self._replace(evaluations=planned)
-        if evaluated.frames() >= 2**31:
-            raise ConfigError(
-                f"fitness.evaluations = {count}: with {planned.frames:,} environment steps each, "
-                "the frames of an agent must be less than 2^31"
-            )
-        return evaluated
+        params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
+        planned = plan_evaluations(self.name, self.learner, params, weights)
+        return self._replace(evaluations=planned)
 
     def frames(self, updates: Any = None) -> Any:
         """Return the environment steps of an agent's training, with those of its evaluations.
@@ -313,21 +287,6 @@ class Setup:
         learner = learners.find(self.learner).make(train, self.env, **functions)
         sample = sampler(self.env)
         return learner if sample is None else OwnTask(learner, sample)
-
-
-def filling_of(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
-    """Return what fills a slot: a `Filling`, a part, a function, or what `resolve.fill` takes."""
-    if isinstance(given, Filling):
-        return given
-    if isinstance(given, Part):
-        return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
-    if callable(given):
-        return Filling(HandWritten(slot.name, given), None)
-    if given in slot.functions:
-        return Filling(HandWritten(slot.name, slot.functions[given]), None)
-    from metaevo.parts.resolve import fill
-
-    return fill(slot, str(given), run_path)
 
 
 def changed_settings(base: Any, changes: Any, where: str) -> Any:

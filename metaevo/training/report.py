@@ -118,7 +118,7 @@ def _play(
     row_map = RowMap(play, chunk_size=AGENTS_AT_ONCE, num_devices=population.num_devices)
     again = range(min(config.gymnasium, settings.seeds))
     total = settings.seeds + len(again)
-    with Progress(total=total, desc="playing", unit="agent", check_stop=run.check_stop) as bar:
+    with Progress(total=total, desc="playing", unit="agent", check_stop=run.stop.check) as bar:
         found = {name: row_map({"policy": policies, "key": keys}, bar.update)}
         scores = []
         for agent in again:

@@ -14,8 +14,8 @@ from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
-from metaevo.tasks.fitness import all_finite, mean_returns, scores
-from metaevo.tasks.population import Population
+from metaevo.tasks.fitness import all_finite, mean_returns
+from metaevo.tasks.population import Population, scores
 from metaevo.training.settings import TrainSettings, make_task, training_class
 from purerl.types import Learner, PyTree
 

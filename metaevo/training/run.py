@@ -20,6 +20,7 @@ from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
+from metaevo.runs.resume import restore
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
@@ -34,7 +35,7 @@ from purerl.types import Environment, LearnerEntry
 HARMLESS = (
     "evaluation.", "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
     "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints", "run.num_devices",
-    "run.wandb", "run.mlflow", "run.track",
+    "run.wandb", "run.mlflow",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 KIND = Kind("train", "train", "update", HARMLESS)
@@ -170,7 +171,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         result = result_of(population, rows, path)
         checkpoint.save_tree(run.directory.training_path, result.arrays())
         report.finish(run, population, result, rows.episodes, seconds=seconds)
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
@@ -183,7 +184,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
-    restored = run.restore(population.template, lambda done: (ends[ends <= done] - 1).tolist())
+    restored = restore(run, population.template, lambda done: (ends[ends <= done] - 1).tolist())
     if restored is None:  # so that a checkpoint precedes all records
         chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
@@ -193,7 +194,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     print(f"run directory: {run.directory.path}", file=sys.stderr)
     saved = time.monotonic()
     started = saved - seconds
-    run.check_stop()  # before it compiles
+    run.stop.check()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
         trained = population.blocks(chunks, done, total, config.block_seconds)
         for chunks, length, seconds in trained:

@@ -12,9 +12,10 @@ from metaevo.config.checks import Setting, extended
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import learners, records
 from metaevo.parts.part import Filling, HandWritten, of_key
+from metaevo.parts.resolve import fill
 from metaevo.runs.run import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Setup, TaskConfig, filling_of, learner_sections
+from metaevo.tasks.task import Bound, Setup, TaskConfig, learner_sections
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
@@ -154,7 +155,7 @@ def make_task(
         if given is not None and name in given:
             where, (function, own) = f"{name} = (a function)", given[name]
             reference = Filling(HandWritten(name, function), own)
-        part, meta_params[name] = filling_of(slot, reference, run_path)
+        part, meta_params[name] = fill(slot, reference, run_path)
         setup.check(where, part, meta_params[name])
         functions[name] = of_key(name, part.apply)
     return setup.bind(functions, meta_params), meta_params

@@ -33,7 +33,7 @@ class CmaSampler(RandomSampler):
         super().__init__(seed)
         self._ranges: dict[str, BaseDistribution] = {
             key: each
-            for key, each in space.entries.items()
+            for key, each in space.items()
             if not isinstance(each, CategoricalDistribution)
         }
         self._fractions = _SearchSpaceTransform(self._ranges, transform_0_1=True)

@@ -44,6 +44,12 @@ class SweepConfig:
     study: str | None = None
     """name of the study in the storage; by default the name of the run directory"""
 
+    def __post_init__(self) -> None:
+        if self.storage:
+            from metaevo.tuning.storage import check_url
+
+            check_url(self.storage)
+
     @property
     def prunes(self) -> bool:
         """Whether the scheduler stops trials early."""

@@ -4,11 +4,12 @@ A `Program` evaluates settings: a function (here), trainings or evolutions
 (`metaevo.studies.sweeps`).
 """
 
+import contextlib
 import json
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -107,7 +108,15 @@ class Objective(Generic[S]):
         return self._programs[key]
 
     def start(self) -> Program[S]:
-        """Return the program of the settings before the sweep; they may raise `ConfigError`."""
+        """Return the program of the settings before the sweep.
+
+        Raises:
+            ConfigError: if they, or with them a name among the choices, cannot be trained.
+        """
+        for key, entry in self.space.items():
+            for name in [each for each in ends(entry) if isinstance(each, str)]:
+                with _named(key, name):
+                    self.program(self.settings_of({key: name}))
         return self.program(self.settings_of({}))
 
     def static_key(self, settings: S) -> str:
@@ -230,7 +239,7 @@ def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> 
         ConfigError: for anything wrong in the section.
     """
     space = free_space(rules)
-    for key, entry in space.entries.items():
+    for key, entry in space.items():
         if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
             raise ConfigError(
                 f"space.{key}: {section!r} belongs to the whole sweep, not to a trial"
@@ -239,9 +248,16 @@ def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> 
         if isinstance(entry, FloatDistribution):  # a number that is not whole
             values.append(entry.low + (entry.high - entry.low) / math.pi)
         for value in values:
-            try:
+            with _named(key, value):
                 settings_of({key: value})
-            except ConfigError as error:
-                shown = f"{key} = {show(value)}: "
-                raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None
     return space
+
+
+@contextlib.contextmanager
+def _named(key: str, value: Any) -> Iterator[None]:
+    """Name the searched setting in a `ConfigError` about one of its values."""
+    try:
+        yield
+    except ConfigError as error:
+        shown = f"{key} = {show(value)}: "
+        raise ConfigError(f"space.{shown}{str(error).removeprefix(shown)}") from None

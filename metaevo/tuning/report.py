@@ -95,7 +95,7 @@ def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
     trials, interrupted = study.trials(), study.interrupted()
     complete = [trial for trial in trials if trial.outcome == "complete"]
     complete.sort(key=lambda trial: -(trial.value or 0.0))
-    names = list(objective.space.entries)
+    names = list(objective.space)
     rows = [
         [trial.number, trial.value, *(trial.params.get(name) for name in names)]
         for trial in complete[:SHOWN_TRIALS]

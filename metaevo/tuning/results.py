@@ -68,7 +68,7 @@ def rows_of(trials: Sequence[Trial], space: Space) -> list[Params]:
     return [
         {"trial": trial.number}
         | {name: getattr(trial, name) for name in facts}
-        | {name: trial.params.get(name) for name in space.entries}
+        | {name: trial.params.get(name) for name in space}
         | {f"score_{seed}": score for seed, score in enumerate(trial.scores)}
         for trial in trials
     ]

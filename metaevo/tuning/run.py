@@ -11,6 +11,7 @@ from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import mark
+from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
@@ -68,7 +69,7 @@ def plan(objective: Objective[Any]) -> Table:
         ["frames of the search", f"{trials * config.seeds * program.frames:,}"],
         ["frames of the confirmation", f"{2 * config.confirm_seeds * program.frames:,}"],
     ]
-    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(objective.space.entries)}")
+    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(objective.space)}")
 
 
 def run_sweep(
@@ -94,7 +95,7 @@ def run_sweep(
             return 0
         study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
         logged = _log(run, study, started)
-        run.forget_end()
+        forget_end(run.directory)
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds
@@ -102,13 +103,13 @@ def run_sweep(
         done = logged if program.frames else len(study.trials()) * config.seeds * work
         with Progress(
             total=agents * work, initial=done, desc="searching", unit=unit,
-            unit_scale=True, check_stop=run.check_stop,
+            unit_scale=True, check_stop=run.stop.check,
         ) as bar:  # fmt: skip
             search(objective, study, bar, lambda: _log(run, study, started))
             confirmed = _confirm(run, objective, study, started, bar)
         write_sweep_report(run.directory, objective, study, confirmed)
         print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
-    return run.exit_code
+    return run.stop.exit_code
 
 
 def result_of(objective: Objective[Any], seed: int, path: Path | None) -> SweepResult:
@@ -177,7 +178,7 @@ def _confirm(
         spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
         run.log_evaluation(rows, spent, time.monotonic() - started)
         found = f"{confirmed['value']:.6g} on {config.confirm_seeds} fresh seeds, {found}"
-    names = ", ".join(objective.space.entries)
+    names = ", ".join(objective.space)
     comment = f"Trial {best.number}, the best of a sweep over {names}. Its objective: {found}."
     settings = dump_yaml(objective.config_of(best.params))
     write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")

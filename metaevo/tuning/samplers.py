@@ -22,7 +22,7 @@ def make_sampler(config: SweepConfig, space: Space, seed: int, own_seed: int | N
     """
     match config.sampler:
         case "grid":
-            return GridSampler({key: _axis(each) for key, each in space.entries.items()}, seed)
+            return GridSampler({key: _axis(each) for key, each in space.items()}, seed)
         case "random":
             return RandomSampler(own_seed)
         case "sobol":
@@ -63,7 +63,7 @@ def num_trials(config: SweepConfig, space: Space) -> int:
     Raises:
         ConfigError: if the sampler cannot search the space.
     """
-    where, entries = f"sweep.sampler = {config.sampler!r}", space.entries.values()
+    where, entries = f"sweep.sampler = {config.sampler!r}", space.values()
     if config.sampler == "cma_es":
         count = sum(not isinstance(each, CategoricalDistribution) for each in entries)
         if count < 2:

@@ -27,6 +27,7 @@ from sqlalchemy.engine import make_url
 from metaevo.config import ConfigError, files
 
 JOURNAL = "study.journal"
+URL = "must be a URL like sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
 BEAT_SECONDS = 10
 """between two heartbeats in a database"""
 DEAD_SECONDS = 60
@@ -83,6 +84,14 @@ class JournalLock(JournalFileOpenLock):
         self._held.close()
 
 
+def check_url(url: str) -> None:
+    """Raise `ValueError` unless a text is the URL of a kind of database with a driver."""
+    try:
+        make_url(url).get_dialect()
+    except (ImportError, sqlalchemy.exc.ArgumentError) as error:
+        raise ValueError(f"storage: {error}; {URL}") from None
+
+
 def _open_database(url: str) -> BaseStorage:
     try:
         try:
@@ -92,10 +101,7 @@ def _open_database(url: str) -> BaseStorage:
             return _connect(url)
     except Exception as error:  # of SQLAlchemy, its driver or Optuna; none has the password
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"sweep.storage: cannot be opened: {reason}; must be a URL like sqlite:///FILE or "
-            "postgresql+psycopg://USER@HOST/DATABASE"
-        ) from None
+        raise ConfigError(f"sweep.storage: cannot be opened: {reason}; {URL}") from None
 
 
 @contextlib.contextmanager

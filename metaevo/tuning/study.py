@@ -19,7 +19,7 @@ from optuna.storages._heartbeat import BaseHeartbeatThread, get_heartbeat_thread
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config import ConfigError, changed_keys, show
-from metaevo.config.space import Params, Space
+from metaevo.config.space import Params, Space, decoded
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import make_pruner, make_sampler, num_trials
 from metaevo.tuning.storage import open_storage, queue_again, taking_turns
@@ -98,7 +98,7 @@ class Study:
         """Begin to work; a resumed run queues the trials of the process that was killed."""
         for trial in self.optuna_study.get_trials(states=(TrialState.RUNNING,)):
             if not self._is_shared:
-                if len(trial.params) < len(self.space.entries):  # it is drawn again
+                if len(trial.params) < len(self.space):  # it is drawn again
                     trial.params, trial.distributions = {}, {}
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
                 queue_again(self.optuna_study, trial)
@@ -129,10 +129,10 @@ class Study:
                 beat = get_heartbeat_thread(trial._trial_id, self._storage)
                 beat.start()
                 self._own[trial.number] = trial, beat
-                for key, each in self.space.entries.items():
+                for key, each in self.space.items():
                     trial._suggest(key, each)
                 study.sampler = RandomSampler()  # a grid's would stop an `optimize`, and fail
-                taken.append(Trial(trial.number, self.space.decode(trial.params)))
+                taken.append(Trial(trial.number, decoded(self.space, trial.params)))
         return taken
 
     def should_prune(self, trial: Trial, step: int, value: float) -> bool:
@@ -167,7 +167,7 @@ class Study:
         return [
             Trial(
                 each.number,
-                self.space.decode(each.params),
+                decoded(self.space, each.params),
                 value=each.value,
                 **{name: each.user_attrs[_RESULT][name] for name in _KEPT},
             )
@@ -217,7 +217,7 @@ class Study:
             "trials": config.trials,
             "sampler": config.sampler,
             "seed": self._seed,
-            "space": {k: distribution_to_json(d) for k, d in self.space.entries.items()},
+            "space": {k: distribution_to_json(d) for k, d in self.space.items()},
         }
         found, where = study.user_attrs.get(_IDENTITY), f"study {study.study_name!r}"
         if found is None and study.trials:

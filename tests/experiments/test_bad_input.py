@@ -55,6 +55,8 @@ CASES = [
     ("train", f"--config {'x' * 300}", ""),
     ("sweep", f"{RANGES} --sweep.sampler cma_es --sweep.scheduler successive_halving",
      "needs sweep.scheduler = 'none', not 'successive_halving'"),
+    ("sweep", "--space.value_loss [huber,cubic]", "space.value_loss = 'cubic'"),
+    ("sweep", f"{RANGES} --sweep.storage foo", "must be a URL like"),
     ("sweep", "--evolve value_loss --sweep.scheduler hyperband "
      "--space {strategy.sigma:{uniform:[0.1,0.3]}}", "sweep.scheduler = 'hyperband'"),
     ("sweep", "--evolve value_loss --evolution.validation_seeds 0 "

@@ -5,7 +5,7 @@ import pytest
 
 from metaevo.__main__ import main
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.evolution.evosax import ALGORITHMS, Evosax
+from metaevo.evolution.evosax import ALGORITHMS, StrategyConfig
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import with_worst_for_failed
 from purerl.envs import registry
@@ -28,7 +28,9 @@ def test_fitness_for_strategies_and_its_squares_are_finite(fitness):
 
 def huge(name, shaping):
     """A strategy's results after generations of huge, failed and ordinary fitness."""
-    strategy = Evosax(algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping)
+    strategy = StrategyConfig(
+        algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping
+    )
     strategy = strategy.bind(Point(16))
     state = strategy.init(jax.random.key(0), lambda key: 0.1 * jax.random.normal(key, (16,)))
     generations = [HUGE, jnp.where(FAILED, jnp.nan, HUGE), HUGE * 1e-8, np.arange(16.0)]

@@ -21,6 +21,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.tasks import scales
 from metaevo.tasks.fitness import Windows
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Scale
@@ -101,9 +102,12 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
     """Return the scores of random play and of the reference on each task."""
     study, _ = _study_of(case)
     if len(case["tasks"]) > 1:
-        scales = study.measure()["normalisation"]
-        return dict(zip(case["tasks"], zip(*scales.values(), strict=True), strict=True))
-    (name,), (found,) = case["tasks"], study.problem.measure_scales(seed=case["seed"])
+        found = study.measure()["normalisation"]
+        return dict(zip(case["tasks"], zip(*found.values(), strict=True), strict=True))
+    (name,), (found,) = (
+        case["tasks"],
+        scales.measure_scales(study.problem.references(), study.problem.weights, seed=case["seed"]),
+    )
     return {name: (found.random, found.reference)}
 
 

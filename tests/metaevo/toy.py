@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.evolution import devices
-from metaevo.evolution.evosax import Evosax, StrategyConfig
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import with_worst_for_failed
@@ -132,7 +132,7 @@ class Stepper:
         given = {"sigma": 0.3, "learning_rate": 0.1, "sigma_decay": 0.9}
         if name == "DiffusionEvolution":
             given["settings"] = {"num_generations": 64}
-        self.strategy = Evosax(algorithm=name, population_size=16, **given).bind(Point(16))
+        self.strategy = StrategyConfig(algorithm=name, population_size=16, **given).bind(Point(16))
         self.best = jax.jit(self.strategy.best)
 
         def init(key):

@@ -50,7 +50,7 @@ def rule_of(text: str) -> Rule:
     if text in functions:
         learner, slot = functions[text]
         return Rule(text, text, slot.name, digest(f"{slot.name} {text}"), learner=learner)
-    is_learner = is_name(text) and isinstance(code.load("rule", text), LearnerEntry)
+    is_learner = is_name(text) and isinstance(code.load_code("rule", text), LearnerEntry)
     if text in learners.LEARNERS or is_learner:
         name = short_name(text)
         source = code.digest_of(text) if is_learner else code.digest(b"")

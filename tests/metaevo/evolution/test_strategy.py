@@ -9,7 +9,7 @@ import pytest
 from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, UNSUITABLE, Evosax
+from metaevo.evolution.evosax import ALGORITHMS, UNPICKLING, UNSUITABLE, StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import check_evolution, with_worst_for_failed
@@ -83,7 +83,7 @@ def test_failed_candidates_do_not_poison(name):
 
 
 def test_failed_candidates_rank_last():
-    strategy = Evosax(population_size=8, optimizer="sgd").bind(Point(3))
+    strategy = StrategyConfig(population_size=8, optimizer="sgd").bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
     fitness = jnp.arange(8.0) - 20.0
@@ -98,7 +98,7 @@ def test_failed_candidates_rank_last():
 
 
 def test_higher_fitness_is_better():
-    strategy = Evosax(population_size=2, optimizer="sgd").bind(Point(3))
+    strategy = StrategyConfig(population_size=2, optimizer="sgd").bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
     evaluation = Evaluation(jnp.array([1.0, 0.0]), {})
@@ -109,7 +109,7 @@ def test_higher_fitness_is_better():
 def test_schedules_are_geometric_in_the_generation():
     sigma = {"sigma": 0.5, "sigma_decay": 0.5, "sigma_limit": 0.1}
     rate = {"learning_rate": 1.0, "learning_rate_decay": 0.5, "learning_rate_limit": 0.2}
-    strategy = Evosax(population_size=8, optimizer="sgd", **sigma, **rate).bind(Point(3))
+    strategy = StrategyConfig(population_size=8, optimizer="sgd", **sigma, **rate).bind(Point(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
 
     @jax.jit
@@ -164,20 +164,20 @@ def test_algorithms_that_load_pickles_are_refused(monkeypatch):
 )
 def test_refuses(changed, key):
     with pytest.raises(ConfigError, match=key):
-        check_evolution(Point(4), Evosax(**changed), EvolutionConfig())
+        check_evolution(Point(4), StrategyConfig(**changed), EvolutionConfig())
 
 
 def test_settings_reach_constructor_and_parameters():
-    strategy = Evosax(settings={"use_antithetic_sampling": False}).bind(Point(4))
+    strategy = StrategyConfig(settings={"use_antithetic_sampling": False}).bind(Point(4))
     assert strategy.core.use_antithetic_sampling is False
-    strategy = Evosax(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
+    strategy = StrategyConfig(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
     assert strategy.bind(Point(4)).params.crossover_rate == 0.25
 
 
 @pytest.mark.long
 def test_only_diffusion_evolution_ends():
-    Evosax().check(Point(4), 129)
-    diffusion = Evosax(algorithm="DiffusionEvolution")
+    StrategyConfig().check(Point(4), 129)
+    diffusion = StrategyConfig(algorithm="DiffusionEvolution")
     diffusion.check(Point(4), 128)
     with pytest.raises(ConfigError, match=r"generations = 129: DiffusionEvolution runs for 128"):
         diffusion.check(Point(4), 129)

@@ -16,7 +16,7 @@ SPACE = {
 
 def test_points_are_in_their_ranges_with_equal_shares():
     points = Budget(64).points(SPACE, seed=3)
-    for column, entry in zip(points.T, free_space(SPACE).entries.values(), strict=True):
+    for column, entry in zip(points.T, free_space(SPACE).values(), strict=True):
         assert all(entry._contains(entry.to_internal_repr(each)) for each in column.tolist())
     assert np.histogram(points[:, 0], bins=np.linspace(-1, 3, 9))[0].tolist() == [8] * 8
     assert np.unique(points[:, 4], return_counts=True)[1].tolist() == [32, 32]

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, history, load_tree, record, save, save_tree
-from metaevo.runs.resume import restore
+from metaevo.runs.resume import newest
 
 
 @flax.struct.dataclass
@@ -63,7 +63,7 @@ def test_a_tree_comes_back_bit_for_bit(tmp_path, abstract):
     template = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if abstract else leaf, tree
     )
-    found, metadata = restore(tmp_path, template, expected={"frames": 99, "1": [2]})
+    found, metadata = newest(tmp_path, template, expected={"frames": 99, "1": [2]})
     assert metadata == {"index": 12, "frames": 99, "1": [2]}
     assert same_bits(found, tree)
     keys = found["strategy"].key, tree["strategy"].key
@@ -89,7 +89,7 @@ trees = st.recursive(
 def test_any_tree_comes_back(tmp_path_factory, tree):
     directory = tmp_path_factory.mktemp("checkpoint")
     save(directory, 0, tree)
-    assert same_bits(restore(directory, tree)[0], tree)
+    assert same_bits(newest(directory, tree)[0], tree)
     save_tree(directory / "tree.npz", tree, {"a": 1})
     loaded, metadata = load_tree(directory / "tree.npz")
     assert same_bits(loaded, tree)
@@ -100,11 +100,11 @@ def test_saving_removes_other_checkpoints(tmp_path):
     for index in (1, 10, 20, 30):
         save(tmp_path, index, jnp.ones(2) * index)
     assert names(tmp_path) == ["000010.npz", "000020.npz", "000030.npz"]
-    assert restore(tmp_path, jnp.ones(2), among=[10, 20])[1] == {"index": 20}
+    assert newest(tmp_path, jnp.ones(2), among=[10, 20])[1] == {"index": 20}
     for value in (0, 1):
         save(tmp_path, 25, np.full(2, value), keep=1)
     assert names(tmp_path) == ["000025.npz"]
-    np.testing.assert_array_equal(restore(tmp_path, np.zeros(2, int))[0], np.ones(2))
+    np.testing.assert_array_equal(newest(tmp_path, np.zeros(2, int))[0], np.ones(2))
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_another_structure_is_refused(tmp_path, template, reason):
         pytest.warns(UserWarning, match=reason),
         pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is usable"),
     ):
-        restore(tmp_path, template)
+        newest(tmp_path, template)
 
 
 def test_no_checkpoint_is_a_clear_error(tmp_path):
     (tmp_path / "notes").mkdir()
     for directory in (tmp_path, tmp_path / "none"):
         with pytest.raises(CheckpointError, match="there is no checkpoint in"):
-            restore(directory, jnp.ones(2))
+            newest(directory, jnp.ones(2))
 
 
 @pytest.mark.parametrize("leaf", ["text", object(), np.array([None]), np.array(["a"])])
@@ -201,6 +201,6 @@ def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path):
         process.wait()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tree, metadata = restore(tmp_path, np.zeros(300_000, int))
+        tree, metadata = newest(tmp_path, np.zeros(300_000, int))
     assert metadata["index"] >= 3
     assert (tree == metadata["index"]).all()

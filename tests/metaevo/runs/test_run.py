@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
+from metaevo.runs.resume import restore
 from metaevo.runs.run import HasRun, Kind, RecordConfig, open_run
 
 KIND = Kind("work", "work", "update", ("run.keep",))
@@ -34,23 +35,23 @@ def begin(path, updates):
                 run.save(index, np.full(2, index), 1.5)
             run.log(update(index))
         signal.raise_signal(signal.SIGTERM)
-        run.check_stop()
+        run.stop.check()
     return run
 
 
 def test_a_stopped_run_continues_from_its_last_checkpoint_with_all_records(tmp_path, capsys):
     path = tmp_path / "run"
-    assert begin(path, 5).exit_code == 143
+    assert begin(path, 5).stop.exit_code == 143
     assert f"stopped; continue with: --resume --run-dir {path}" in capsys.readouterr().err
     with opened(path, resume=True) as run:
         assert run.resolved["measured"] == 3
-        tree, done, seconds = run.restore(np.zeros(2, int))
+        tree, done, seconds = restore(run, np.zeros(2, int))
         assert (tree.tolist(), done, seconds) == ([4, 4], 4, 1.5)
         assert run.directory.read_metrics("update") == [update(index) for index in range(4)]
     lines = [json.dumps(update(index)) for index in (0, 1, 3)]  # one was lost
     run.directory.metrics_path.write_text("\n".join(lines) + "\n")
     with opened(path, resume=True) as run:
-        assert run.restore(np.zeros(2, int))[1] == 2
+        assert restore(run, np.zeros(2, int))[1] == 2
     assert "going back to an earlier checkpoint" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"other settings \(rate: 0.1 -> 0.2\)"):
         opened(path, resume=True, rate=0.2).__enter__()
@@ -79,4 +80,4 @@ def test_a_run_that_fails_before_its_first_record_can_be_tried_again(tmp_path, h
     with pytest.raises(ConfigError, match="already holds a run"):
         opened(path).__enter__()
     with opened(path, resume=True) as run:
-        assert run.restore(np.zeros(2))[1] == 0
+        assert restore(run, np.zeros(2))[1] == 0

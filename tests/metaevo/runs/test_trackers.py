@@ -11,6 +11,7 @@ import wandb
 from metaevo.comparison import sources, wandb_runs
 from metaevo.config import ConfigError
 from metaevo.runs import trackers
+from metaevo.runs.resume import truncate
 from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, read_mlflow
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy
@@ -39,7 +40,7 @@ def sent(tmp_path_factory):
         patch.delenv("WANDB_MODE", raising=False)
         wandb.teardown()  # the service of earlier tests, which may have ended
         run = TrackedRun(path, wandb="offline", mlflow=uri)
-        run.directory.truncate_metrics("update", 2)
+        truncate(run.directory, "update", 2)
         run.log_updates([2, 3])
         run.end()
     return path, uri

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import jax
 import pytest
 
 from metaevo.config import ConfigError
@@ -16,7 +17,8 @@ def study_of(evolve, evaluation, **others):
 
 def ranges(study):
     """The ranges of every hand-written contender, in addition to the common ones."""
-    rivals = study.settings.evaluation.contenders_of(study.problem)
+    point = study.problem.init(jax.random.key(0))
+    _, *rivals = study.judgements({"learned": point})["scores"].contenders
     return {each.name: each.ranges for each in rivals}
 
 

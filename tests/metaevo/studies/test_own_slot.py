@@ -89,7 +89,7 @@ def test_parts_of_all_kinds_fit(folder):
     study = study_of({**SETTINGS, "evolve": "my_rule.py"})
     study.check()
     assert study.name == "evolve_my_rule"
-    rivals = study.settings.evaluation.contenders_of(study.problem)
+    rivals = study.problem.contenders()
     ranges = {each.name: dict(each.ranges) for each in rivals}
     assert ranges == {"difference": {}, "clipped": {"learning_rate": [0.1, 0.5]}}
 

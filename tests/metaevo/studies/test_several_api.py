@@ -7,7 +7,7 @@ import pytest
 import metaevo
 from metaevo.comparison.sources import directories
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import Evosax
+from metaevo.evolution.evosax import StrategyConfig
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
@@ -104,7 +104,7 @@ def test_a_stopped_run_of_several_resumes_exactly(found, tmp_path, monkeypatch, 
 
 
 def test_without_a_mean_the_best_elite_counts(tmp_path):
-    strategy = Evosax(algorithm="SimpleGA", population_size=16, sigma=0.3)
+    strategy = StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
     ours = evolve(tmp_path / "run", count=2, strategy=strategy)
     scores = [
         max(each["fitness_of_mean"] or -np.inf for each in records(ours.path / f"seed_{seed}"))

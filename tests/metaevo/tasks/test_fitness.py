@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, fitness, measures, scores
+from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, fitness, measures
+from metaevo.tasks.population import scores
 from purerl.types import EpisodeSums
 
 

@@ -3,6 +3,7 @@ import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict
+from metaevo.config.space import decoded
 from metaevo.studies.sweeps import make_objective, sweep_class
 
 RATE, SIZES = "hyperparams.learning_rate", "train.hidden_sizes"
@@ -25,7 +26,7 @@ def test_every_kind_of_parameter():
         }
     )
     space = objective.space
-    assert space.entries == {
+    assert space == {
         RATE: FloatDistribution(1e-4, 1e-2, log=True),
         "hyperparams.gamma": FloatDistribution(0.9, 0.999),
         "train.num_minibatches": CategoricalDistribution([2, 4]),
@@ -34,7 +35,7 @@ def test_every_kind_of_parameter():
         SIZES: CategoricalDistribution(["[64, 64]", "[32]"]),
     }
     # Values become settings, and come back from Optuna, which takes scalars only.
-    params = space.decode({SIZES: "[32]", RATE: 1e-3})
+    params = decoded(space, {SIZES: "[32]", RATE: 1e-3})
     assert list(params.items()) == [(RATE, 1e-3), (SIZES, [32])]
     settings = objective.settings_of(params)
     assert settings.train.hidden_sizes == (32,)
@@ -46,7 +47,7 @@ def test_every_kind_of_parameter():
 
 def test_sections_may_be_nested():
     rules = {"hyperparams": {"gamma": {"uniform": [0, 1]}}, RATE: [0.1]}
-    assert list(make(rules).space.entries) == ["hyperparams.gamma", RATE]
+    assert list(make(rules).space) == ["hyperparams.gamma", RATE]
 
 
 WRONG = [

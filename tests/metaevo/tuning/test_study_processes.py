@@ -59,7 +59,7 @@ def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config,
         numbers = [*study.interrupted(), *(trial.number for trial in found)]
         assert sorted(numbers) == list(range(len(numbers)))
         assert [trial for trial in found if trial.value == 1.0] == before
-        assert all(trial.params.keys() == space.entries.keys() for trial in found)
+        assert all(trial.params.keys() == space.keys() for trial in found)
         if sampler != "sobol":
             assert sorted(str(trial.params) for trial in found) == settings
 

@@ -1,0 +1,12 @@
+from metaevo.parts import parameters as parameters
+from metaevo.parts.drift import Drift as Drift
+from metaevo.parts.formula import Formula as Formula
+from metaevo.parts.lpg import LearnedUpdateRule as LearnedUpdateRule
+from metaevo.parts.optimizer import LearnedOptimizer as LearnedOptimizer
+from metaevo.parts.part import HandWritten as HandWritten
+from metaevo.parts.part import OneOf as OneOf
+from metaevo.parts.part import Part as Part
+from metaevo.parts.program import Program as Program
+from metaevo.parts.schedule import Schedule as Schedule
+from metaevo.parts.targets import LearnedTargets as LearnedTargets
+from metaevo.parts.value_loss import ValueLossNetwork as ValueLossNetwork

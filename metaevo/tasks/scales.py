@@ -1,0 +1,41 @@
+"""The scales of several tasks: scores that count as 0, random play, and as 1, the reference."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from metaevo.config import ConfigError
+from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.runs.terminal import Progress
+from metaevo.tasks.fitness import FitnessConfig
+from metaevo.tasks.task import Bound, Scale
+from metaevo.tasks.trainings import Trainings
+
+SEEDS = 16
+"""Agents of random play, and of the reference, that measure the scale of a task."""
+
+
+def measure_scales(
+    references: Mapping[str, Bound], weights: FitnessConfig, *, seed: int = 0, quick: bool = False
+) -> list[Scale]:
+    """Measure random play and the hand-written reference on each task, by its name.
+
+    Random play is the learner under `random_play()`. In a quick look, a reference that does not
+    learn counts as 1 better.
+
+    Raises:
+        ConfigError: if a reference is no better than random play, which leaves no scale.
+    """
+    scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SEEDS)
+    for name in Progress(references, desc="measuring the scale of each task", leave=False):
+        task = references[name]
+        trainings = Trainings(task, None, weights, agents=2 * SEEDS)
+        trained = trainings.train(keys, [task.hyperparams.random_play(), task.hyperparams])
+        low, high = np.mean(trained.scores, axis=1)
+        if not high > low and not quick:
+            raise ConfigError(
+                f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
+                f"random play ({low:.3g}); train longer or choose other hyperparams"
+            )
+        scales.append(Scale(float(low), float(high if high > low else low + 1.0)))
+    return scales
