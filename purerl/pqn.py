@@ -11,7 +11,7 @@ signal.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -221,7 +221,13 @@ class PQN:
 
         action_key, env_key, key = jax.random.split(state.key, 3)
         envs, transitions, sums = rollouts.collect(
-            self.env, env_params, act, (action_key, env_key), state.envs, config.num_steps
+            self.env,
+            env_params,
+            act,
+            (action_key, env_key),
+            state.envs,
+            config.num_steps,
+            keep=lambda policy: policy.values,
         )
         return state.replace(key=key, envs=envs, epsilon=epsilon), transitions, sums
 
@@ -230,11 +236,9 @@ class PQN:
     ) -> Batch:
         """Compute the targets of a rollout [T, N, ...], by the slot `targets`.
 
-        The values are those of the network that collected it. XLA removes the ones that neither
-        the slot nor the value loss uses.
+        The values are those with which the network acted.
         """
-        obs, action = transitions.obs, transitions.action
-        values = map_steps(partial(self.values, state.params), obs)
+        obs, action, values = transitions.obs, transitions.action, transitions.kept
         rollout = Rollout(
             context.hyperparams.reward_scale * transitions.reward,
             values.of(action),

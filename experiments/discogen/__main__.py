@@ -5,6 +5,7 @@ python -m experiments.discogen run --rules ppo apa zoo:ppo-apa --steps 1e6 --see
 """
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,9 +41,12 @@ def main(argv: Sequence[str]) -> None:
         found = cells.run(cells.Plan(tuple(args.rules), tuple(args.envs), *sizes))
         (args.to / "table.md").write_text(text := cells.table(found) + "\n")
         print(text, end="")
+    except KeyboardInterrupt:
+        sys.exit(130)
     except ValueError as error:
         sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main(sys.argv[1:])

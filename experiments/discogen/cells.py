@@ -7,8 +7,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,22 +78,33 @@ def run(plan: Plan) -> list[Cell]:
             path = plan.path(rule, environment)
             if any(None in row for row in _begun(plan, path, rule, environment)["evaluation"]):
                 todo.append([str(each) for each in (path, exported) if each is not None])
-    pool = ThreadPoolExecutor(plan.processes)
-    try:
-        codes = list(pool.map(lambda arguments: _measure(plan, arguments), todo))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if failed := [cell for (cell, *_), code in zip(todo, codes, strict=True) if code]:
+    if failed := _measure(plan, todo):
         raise metaevo.ConfigError(f"their harness failed, see above: {', '.join(failed)}")
     paths = (plan.path(rule, each) for each in plan.environments for rule in plan.rules)
     return [json.loads(path.read_text()) for path in paths]
 
 
-def _measure(plan: Plan, arguments: Sequence[str]) -> int:
+def _measure(plan: Plan, todo: list[list[str]]) -> list[str]:
+    """Run the harness on cells, some at a time; return the files of those that failed."""
     flags = "--xla_cpu_multi_thread_eigen=false" if plan.processes > 1 else ""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
-    env = {**os.environ, "XLA_FLAGS": flags, "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
-    return subprocess.run([plan.python, HARNESS, *arguments], env=env).returncode
+    env = {**os.environ, "XLA_FLAGS": flags, "PYTHONWARNINGS": "ignore"}
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    failed = []
+    try:
+        while todo or running:
+            while todo and len(running) < plan.processes:
+                arguments = todo.pop(0)
+                command = [str(plan.python), str(HARNESS), *arguments]
+                running[arguments[0]] = subprocess.Popen(command, env=env)
+            time.sleep(0.1)
+            for path in [path for path, each in running.items() if each.poll() is not None]:
+                if running.pop(path).returncode:
+                    failed.append(path)
+    finally:
+        for process in running.values():  # also after a signal
+            process.terminate()
+    return failed
 
 
 def _check_package(python: Path) -> None:

@@ -1,8 +1,7 @@
 """Command line of `metaevo distill`."""
 
-from metaevo.commands.evaluate import with_unseen
+from metaevo.commands.evaluate import settings_of_run, with_unseen
 from metaevo.commands.run_options import computing, run_argument
-from metaevo.commands.saved import settings_of_run
 from metaevo.config import ConfigError, exit_on_config_error
 
 

@@ -3,13 +3,20 @@
 The judgement is that of the end of the run, on other tasks. Evolution is not repeated.
 """
 
+import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metaevo.commands.run_options import computing, run_argument
-from metaevo.commands.saved import settings_of_run
+from metaevo.commands.run_options import (
+    Parser,
+    computing,
+    parse_settings,
+    run_argument,
+    settings_in,
+    without_env_params,
+)
 from metaevo.config import (
     ConfigError,
     changed_keys,
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams
     from metaevo.studies.settings import EvolutionSettings, EvolveSettings
     from metaevo.studies.study import Study
+
+FREE = "evaluation.", "evolution.chunk_size"
+"""Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
 
 
 @exit_on_config_error()
@@ -72,6 +82,51 @@ def main(argv: list[str]) -> int:
         only_unseen=args.unseen is not None,
         dry_run=args.dry_run,
     )
+
+
+def settings_of_run(
+    parser: Parser,
+    argv: list[str],
+    adapted: Callable[[PlainDict, argparse.Namespace], PlainDict],
+    *,
+    fixed: str,
+    also: tuple[str, ...] = (),
+) -> "tuple[EvolutionSettings, EvolutionSettings, argparse.Namespace]":
+    """Parse a command line with the settings of a run, `adapted` to the flags, as defaults.
+
+    `also` are prefixes of further settings that may differ, and `fixed` is the reason why others
+    may not.
+
+    Returns:
+        the new settings, the run's own settings, and the flags.
+
+    Raises:
+        ConfigError: if the directory has no evolved part, or other settings change.
+    """
+    saved: PlainDict = {}
+
+    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
+        if args.run_dir is None:
+            raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
+
+        def adapt(config: PlainDict) -> PlainDict:
+            saved.update(config)
+            if not {"evolve", "problem"} & saved.keys():
+                raise ConfigError(f"{args.run_dir} holds no evolved part: nothing evolved there")
+            return without_env_params(overrides, adapted(saved, args))
+
+        return settings_in(args, overrides, adapt)
+
+    settings, args = parse_settings(parser, argv, defaults)
+    if args.config is not None:
+        raise ConfigError("--config: settings are the run's, changed on the command line")
+    before = from_dict(type(settings), saved)
+    free = (*settings.free(), *FREE, *also)
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
+    if changed:
+        allowed = ", ".join(free)
+        raise ConfigError(f"{', '.join(changed)}: {fixed}; what may change begins with {allowed}")
+    return settings, before, args
 
 
 def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen: bool) -> None:

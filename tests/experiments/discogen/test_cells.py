@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ from experiments.discogen import cells
 from experiments.discogen.__main__ import main
 
 STAND_IN = """#!/usr/bin/env python3
-import json, pathlib, sys
+import json, os, pathlib, sys, time
 if sys.argv[1] == "-c":
     print(pathlib.Path("version").read_text())
     sys.exit()
@@ -19,6 +22,9 @@ _, harness, file, *folder = sys.argv
 cell = json.loads(pathlib.Path(file).read_text())
 with open("calls", "a") as log:
     print(cell["rule"], cell["environment"], *folder, file=log)
+if pathlib.Path("wait").exists():
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    time.sleep(60)
 stop = pathlib.Path("stop").exists()
 for rate in range(len(cell["rates"])):
     for seed in range(1 if stop else cell["seeds"]):
@@ -26,6 +32,7 @@ for rate in range(len(cell["rates"])):
 pathlib.Path(file).write_text(json.dumps(cell))
 sys.exit(stop)
 """
+ROOT = Path(__file__).parents[3]
 LINE = "run --rules ppo apa --envs Breakout --seeds 2 --rates 2 --steps 1e6 --to table"
 
 
@@ -65,6 +72,21 @@ def test_an_interrupted_table_goes_on_and_a_finished_cell_is_kept(capsys):
     assert row in Path("table/table.md").read_text()
     assert row in capsys.readouterr().out
     assert os.listdir("table/apa") == ["loss.py"]
+
+
+def test_a_stopped_run_leaves_no_process_behind():
+    Path("wait").touch()
+    line = [sys.executable, "-m", "experiments.discogen", *LINE.split()]
+    process = subprocess.Popen(line, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    deadline = time.monotonic() + 60
+    while not (Path("pid").exists() and Path("pid").read_text()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(60) == 143
+    child = Path("/proc", Path("pid").read_text())
+    while child.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not child.exists()
 
 
 def test_a_rate_is_chosen_without_the_seed_that_it_is_judged_on():

@@ -77,7 +77,9 @@ def test_settings_that_are_refused(config, key):
 
 
 def test_its_slot_is_a_setting():
-    component = {"slot": "policy_loss", "expression": "c0 * ratio * advantage"}
+    component = {
+        "slot": "policy_loss", "expression": "c0 * ratio * advantage", "constants": {"c0": 0.1},
+    }  # fmt: skip
     with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
         study_of({"evolve": "formula", "learner": "q_learning", "component": component})
     study = study_of({"evolve": ["value_loss", "formula"], "component": {"formula": component}})
