@@ -1,7 +1,5 @@
 """Acting with a trained policy step by step, whether it has a memory or not."""
 
-from typing import Any
-
 import jax
 
 from purerl.types import Environment, EnvParams, Learner, PyTree
@@ -46,9 +44,4 @@ def act(
     space = learner.env.action_space(
         learner.env.default_params if env_params is None else env_params
     )
-    return in_space(distribution, action, space), memory
-
-
-def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
-    """Convert samples of a distribution to actions of a space; discrete samples are unchanged."""
-    return action if hasattr(space, "n") else distribution.bounded(action, space)
+    return action if hasattr(space, "n") else distribution.bounded(action, space), memory

@@ -26,7 +26,7 @@ from purerl.parts import (
     losses,
     networks,
     optimizers,
-    policies,
+    q_networks,
     replay,
     rollouts,
     training,
@@ -216,7 +216,7 @@ class DQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return networks.q_network(self.env, self.config, dueling=self.config.dueling)
+        return q_networks.q_network(self.env, self.config, dueling=self.config.dueling)
 
     def init(
         self,
@@ -375,7 +375,7 @@ class DQN:
         count = self.config.phases_per_update
         return training.context(self.config, state, hyperparams, state.phase, phases=count)
 
-    def values(self, params: PyTree, obs: jax.Array) -> policies.ActionValues:
+    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         return self.network.apply(params, obs)
 
@@ -392,9 +392,9 @@ class DQN:
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[policies.EpsilonGreedy, None]:
+    ) -> tuple[q_networks.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        return policies.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
+        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
 
 
 SLOTS = (

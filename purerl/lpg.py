@@ -15,17 +15,19 @@ where D is the divergence KL(prediction || target) of two distributions, or half
 of a value. A hand-written rule may weigh the policy's entropy, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
+from purerl.fast.arithmetic import orthogonal
 from purerl.fast.draws import with_fast_draws
 from purerl.parts import networks, optimizers, policies, rollouts, training
 from purerl.parts.returns import generalized_advantages
@@ -141,6 +143,36 @@ def a2c(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Ta
     return Targets(advantage, target, hyperparams.entropy_coef)
 
 
+class ActorPredictor(nn.Module):
+    """A policy head and a head of predictions on one torso; without hidden layers, tables.
+
+    Tables start at zero: a uniform policy. Other kernels start orthogonal, as in `ActorCritic`.
+    """
+
+    obs_ndim: int
+    num_actions: int
+    prediction_size: int
+    hidden_sizes: Sequence[int]
+    activation: str
+
+    def setup(self) -> None:
+        """Create the layers."""
+        init = orthogonal(2.0**0.5)
+        self.torso = networks.Torso(self.obs_ndim, self.hidden_sizes, self.activation, init)
+        if self.hidden_sizes:
+            self.policy_head = networks.dense(self.num_actions, orthogonal(0.01))
+            self.prediction_head = networks.dense(self.prediction_size, orthogonal())
+        else:
+            table: dict[str, Any] = {"use_bias": False, "kernel_init": nn.initializers.zeros}
+            self.policy_head = nn.Dense(self.num_actions, **table)
+            self.prediction_head = nn.Dense(self.prediction_size, **table)
+
+    def __call__(self, obs: jax.Array) -> tuple[policies.Categorical, jax.Array]:
+        """Return the policy and predictions [..., prediction_size] at [..., *obs_shape]."""
+        features = self.torso(obs)
+        return policies.Categorical(self.policy_head(features)), self.prediction_head(features)
+
+
 class State(struct.PyTreeNode):
     """State of one agent between two updates."""
 
@@ -188,9 +220,8 @@ class LPG:
     def network(self) -> Any:
         """Policy and predictions: `(params, obs) -> policy, prediction`."""
         config = self.config
-        return networks.actor_predictor(
-            self.env, PREDICTION_SIZE, config.hidden_sizes, config.activation
-        )
+        sizes = networks.num_actions(self.env, "LPG"), PREDICTION_SIZE, config.hidden_sizes
+        return ActorPredictor(networks.obs_ndim(self.env), *sizes, config.activation)
 
     def init(
         self,

@@ -11,7 +11,7 @@ signal.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -28,7 +28,7 @@ from purerl.parts import (
     minibatches,
     networks,
     optimizers,
-    policies,
+    q_networks,
     returns,
     rollouts,
     training,
@@ -181,7 +181,7 @@ class PQN:
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return networks.q_network(self.env, self.config, "PQN", layer_norm=self.config.layer_norm)
+        return q_networks.q_network(self.env, self.config, "PQN", layer_norm=self.config.layer_norm)
 
     def init(
         self,
@@ -217,11 +217,17 @@ class PQN:
         epsilon = exploration.epsilon(frames, total_frames / 5, *fall)
 
         def act(obs, memory):
-            return policies.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
+            return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
 
         action_key, env_key, key = jax.random.split(state.key, 3)
         envs, transitions, sums = rollouts.collect(
-            self.env, env_params, act, (action_key, env_key), state.envs, config.num_steps
+            self.env,
+            env_params,
+            act,
+            (action_key, env_key),
+            state.envs,
+            config.num_steps,
+            keep=lambda policy: policy.values,
         )
         return state.replace(key=key, envs=envs, epsilon=epsilon), transitions, sums
 
@@ -230,11 +236,9 @@ class PQN:
     ) -> Batch:
         """Compute the targets of a rollout [T, N, ...], by the slot `targets`.
 
-        The values are those of the network that collected it. XLA removes the ones that neither
-        the slot nor the value loss uses.
+        The values are those with which the network acted.
         """
-        obs, action = transitions.obs, transitions.action
-        values = map_steps(partial(self.values, state.params), obs)
+        obs, action, values = transitions.obs, transitions.action, transitions.kept
         rollout = Rollout(
             context.hyperparams.reward_scale * transitions.reward,
             values.of(action),
@@ -340,7 +344,7 @@ class PQN:
             num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 
-    def values(self, params: PyTree, obs: jax.Array) -> policies.ActionValues:
+    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         return self.network.apply(params, obs)
 
@@ -359,9 +363,9 @@ class PQN:
 
     def action_distribution(
         self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[policies.EpsilonGreedy, None]:
+    ) -> tuple[q_networks.EpsilonGreedy, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        return policies.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
+        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
 
 
 SLOTS = (

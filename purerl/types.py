@@ -201,6 +201,8 @@ class Transition(NamedTuple):
     """[N, *obs_shape] the observation after the action and before any reset."""
     memory: PyTree = None
     """[N, ...] memory of a recurrent agent when it saw `obs`."""
+    kept: PyTree = None
+    """[N, ...] outputs of the network at `obs` that a learner reads again, such as values."""
 
     @property
     def done(self) -> jax.Array:

@@ -10,8 +10,9 @@ The first two train both codes in the same environments, ours at the settings of
 the episodes that finished. `--frames` also shortens what is annealed. With `--worker`, theirs is
 measured as `engine.py` describes: one `jit(vmap(train))`, as their program has it.
 
-Their file runs unchanged, without evaluations. It expects an older gymnax, so its wrappers are
-replaced here, and packages for logging and weights, which become empty modules.
+Their file runs unchanged, without evaluations; for curves, its layers compute with our products. It
+expects an older gymnax, so its wrappers are replaced here, and packages for logging and weights,
+which become empty modules.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -32,6 +33,7 @@ import metaevo
 from experiments.benchmarks import suites
 from experiments.benchmarks.engine import Measure, timed, work
 from experiments.benchmarks.tables import Parser, Table, number, save
+from purerl.fast.arithmetic import conv_general_dilated, dot_general
 
 POINTS = 10
 """Of a learning curve."""
@@ -71,8 +73,14 @@ class Wrapped:
         return jnp.ravel(obs) if self.flatten else obs
 
 
-def theirs(checkout: Path, task: str, frames: int) -> Callable[[jax.Array], Any]:
-    """Return their training: from the data of a key to the metrics of all updates."""
+def theirs(
+    checkout: Path, task: str, frames: int, *, our_layers: bool = False
+) -> Callable[[jax.Array], Any]:
+    """Return their training: from the data of a key to the metrics of all updates.
+
+    With `our_layers`, their layers compute with our products, which are other in rounding only.
+    XLA's convolutions with the kernels of many agents take ten times as long on a CPU.
+    """
     import gymnax  # before its wrappers are replaced
 
     wrappers: Any = ModuleType("gymnax.wrappers.purerl")
@@ -90,6 +98,12 @@ def theirs(checkout: Path, task: str, frames: int) -> Callable[[jax.Array], Any]
     assert spec.loader is not None
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
     assert module.gymnax is gymnax
+    if our_layers:
+        layers = vars(module.nn) | {
+            "Dense": partial(module.nn.Dense, dot_general=dot_general),
+            "Conv": partial(module.nn.Conv, conv_general_dilated=conv_general_dilated),
+        }
+        module.nn = SimpleNamespace(**layers)
     text = (place.parent / "config" / "alg" / f"pqn_{config}.yaml").read_text(encoding="utf-8")
     settings = yaml.safe_load(text)
     settings |= {"ENV_NAME": task, "TOTAL_TIMESTEPS": frames, "TOTAL_TIMESTEPS_DECAY": frames}
@@ -113,7 +127,7 @@ def curves(checkout: Path, task: str, frames: int, seeds: int) -> tuple[np.ndarr
     population = settings.population(agents=seeds, log_every=every)
     ours = population.train(jax.random.split(jax.random.key(0), seeds)).episodes
     keys = jax.random.key_data(jax.random.split(jax.random.key(1), seeds))
-    metrics = jax.jit(jax.vmap(theirs(checkout, task, frames)))(keys)
+    metrics = jax.jit(jax.vmap(theirs(checkout, task, frames, our_layers=True)))(keys)
     sums = (np.add.reduceat(metrics[name], starts, axis=1) for name in ("returns", "episodes"))
     ends = np.minimum(starts + every, updates) * settings.train.frames_per_update
     runs = {"ours": np.asarray(ours.returns / ours.episodes)[0], "purejaxql": np.divide(*sums)}

@@ -29,6 +29,7 @@ WORK: dict[tuple[str, str], PlainDict] = {
         "task": {"env": "CartPole-v1"},
         "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
     },
+    ("dqn", "Breakout-MinAtar"): preset("train/dqn_minatar"),  # 80 MB of replay an agent
     ("pqn", "CartPole-v1"): preset("train/pqn_cartpole"),  # the authors' settings
     ("pqn", "Breakout-MinAtar"): preset("train/pqn_minatar"),
     ("pqn", "Asterix-MinAtar"): preset("train/pqn_minatar") | {"task": {"env": "Asterix-MinAtar"}},

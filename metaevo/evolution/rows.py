@@ -97,6 +97,25 @@ class Layout:
         return own[:, : self.validation_seeds]
 
 
+def vmap_rows(f: Callable[..., PyTree], in_axes: tuple[int | None, ...]) -> Callable[..., PyTree]:
+    """Return `jax.vmap(f, in_axes)`, with axes 0 or None, without an axis for a single row.
+
+    XLA's sums over products are slow for arrays [1, ...]: an update of PQN took 1.6 times as long.
+    """
+
+    def mapped(*arguments):
+        own = [each for each, axis in zip(arguments, in_axes, strict=True) if axis == 0]
+        if len(jax.tree.leaves(own)[0]) > 1:
+            return jax.vmap(f, in_axes)(*arguments)
+        single = [
+            each if axis is None else jax.tree.map(lambda leaf: leaf[0], each)
+            for each, axis in zip(arguments, in_axes, strict=True)
+        ]
+        return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, 0), f(*single))
+
+    return mapped
+
+
 def map_rows(
     f: Callable[[jax.Array, PyTree], Any],
     *,
@@ -128,7 +147,7 @@ def map_rows(
 
     @jax.jit  # traced once, although `eval_shape` comes first
     def chunk(rows):
-        return jax.vmap(f, in_axes=(0, None))(rows, shared(rows[0]))
+        return vmap_rows(f, (0, None))(rows, shared(rows[0]))
 
     def evaluate_chunk(index, results):
         rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
@@ -189,7 +208,7 @@ class RowMap:
         self.chunk_size = chunk_size
         in_axes = (0, *[None] * shared)
         self._apply = devices.spread(
-            jax.vmap(f, in_axes), in_axes=in_axes, num_devices=num_devices, local=True
+            vmap_rows(f, in_axes), in_axes=in_axes, num_devices=num_devices, local=True
         )
 
     def __call__(

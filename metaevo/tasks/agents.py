@@ -1,6 +1,6 @@
 """Agents of a population as data: on the host, and on the way to the devices and back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -81,13 +81,3 @@ def unpacked(agent: PyTree, like: PyTree) -> PyTree:
         return leaf if like.size else leaf[(..., *map(slice, like.shape))]
 
     return jax.tree.map(unpack, agent, like)
-
-
-def on_a_single_row(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what `jax.vmap` does to a single row, as a faster program."""
-
-    def single(*rows):
-        result = f(*jax.tree.map(lambda leaf: leaf[0], rows))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return single

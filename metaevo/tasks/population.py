@@ -22,8 +22,8 @@ import numpy as np
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
-from metaevo.evolution.rows import collect, deal
-from metaevo.tasks.agents import Agents, Row, on_a_single_row, packed, unpacked
+from metaevo.evolution.rows import collect, deal, vmap_rows
+from metaevo.tasks.agents import Agents, Row, packed, unpacked
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.task import Bound
 from metaevo.tasks.trainings import Trainings, inputs_of
@@ -251,11 +251,9 @@ class Population(Trainings):
             agent, episodes, metrics = self.task.learner.update(agent, *settings)
             return agent, (episodes, metrics if self._metrics else None)
 
-        over_rows = jax.vmap(update) if size > 1 else on_a_single_row(update)
-
         def step(index, carry):
             agent, sums, evaluations = carry
-            agent, new = over_rows(agent, rows.hyperparams, meta_params)
+            agent, new = vmap_rows(update, (0, 0, 0))(agent, rows.hyperparams, meta_params)
             window = (done + index) // self.windows.every
             add = lambda total, each: total.at[:, window].add(each)  # noqa: E731
             if evaluations is not None:

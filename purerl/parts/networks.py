@@ -12,15 +12,8 @@ from jax.nn.initializers import Initializer
 
 from purerl.fast.arithmetic import ACTIVATIONS, conv_general_dilated, dot_general, orthogonal, tanh
 from purerl.fast.switch import triton_module
-from purerl.parts.own_network import OwnActorCritic, OwnQNetwork, module_of
-from purerl.parts.policies import (
-    LOG_STD,
-    ActionValues,
-    Categorical,
-    Gaussian,
-    Policy,
-    SquashedGaussian,
-)
+from purerl.parts.own_network import OwnActorCritic, module_of
+from purerl.parts.policies import LOG_STD, Categorical, Gaussian, Policy, SquashedGaussian
 from purerl.types import Environment, SettingError
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
@@ -56,7 +49,8 @@ _OF_DEFAULT = (
 """Settings of learners that only describe the default network."""
 
 
-def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
+def dense(size: int, kernel_init: Initializer) -> nn.Dense:
+    """Return a dense layer with fast products."""
     return nn.Dense(size, kernel_init=kernel_init, dot_general=dot_general)
 
 
@@ -94,12 +88,12 @@ class Torso(nn.Module):
             x = activation(nn.LayerNorm(name="ConvNorm_0")(x) if self.layer_norm else x)
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = _dense(size, self.kernel_init)(x)
+            x = dense(size, self.kernel_init)(x)
             x = activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return x
 
 
-def _output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
+def output(torso: Torso, head: nn.Dense, obs: jax.Array) -> jax.Array:
     """Return the outputs [..., out] of a head on a torso, for observations [..., *obs_shape].
 
     On a GPU both can be one kernel, unless the outputs of single layers are wanted, too.
@@ -198,10 +192,10 @@ class ActorCritic(nn.Module):
             self.actor_memory = Recurrence(config.recurrent_size)
             if not config.shared_network:
                 self.critic_memory = Recurrence(config.recurrent_size)
-        self.policy_head = _dense(self.policy_size, orthogonal(0.01))
-        self.value_head = _dense(1, orthogonal())
+        self.policy_head = dense(self.policy_size, orthogonal(0.01))
+        self.value_head = dense(1, orthogonal())
         if config.state_dependent_std:
-            self.log_std: Any = _dense(self.policy_size, orthogonal(0.01))
+            self.log_std: Any = dense(self.policy_size, orthogonal(0.01))
         elif self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
@@ -219,8 +213,8 @@ class ActorCritic(nn.Module):
         """
         config, size = self.config, self.config.recurrent_size
         if not (size or config.shared_network or config.state_dependent_std):
-            value = _output(self.critic_torso, self.value_head, obs).squeeze(-1)
-            head = _output(self.actor_torso, self.policy_head, obs)
+            value = output(self.critic_torso, self.value_head, obs).squeeze(-1)
+            head = output(self.actor_torso, self.policy_head, obs)
             return self._policy(head, None), value, None
         actor, critic = self.actor_torso(obs), self.critic_torso(obs)
         if size:
@@ -250,68 +244,6 @@ class ActorCritic(nn.Module):
         return jnp.zeros((*shape, size)) if size else None
 
 
-class ActorPredictor(nn.Module):
-    """A policy head and a head of predictions on one torso; without hidden layers, tables.
-
-    Tables start at zero: a uniform policy. Other kernels start orthogonal, as in `ActorCritic`.
-    """
-
-    obs_ndim: int
-    num_actions: int
-    prediction_size: int
-    hidden_sizes: Sequence[int]
-    activation: str
-
-    def setup(self) -> None:
-        """Create the layers."""
-        init = orthogonal(2.0**0.5)
-        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, init)
-        if self.hidden_sizes:
-            self.policy_head = _dense(self.num_actions, orthogonal(0.01))
-            self.prediction_head = _dense(self.prediction_size, orthogonal())
-        else:
-            table: dict[str, Any] = {"use_bias": False, "kernel_init": nn.initializers.zeros}
-            self.policy_head = nn.Dense(self.num_actions, **table)
-            self.prediction_head = nn.Dense(self.prediction_size, **table)
-
-    def __call__(self, obs: jax.Array) -> "tuple[Categorical, jax.Array]":
-        """Return the policy and predictions [..., prediction_size] at [..., *obs_shape]."""
-        features = self.torso(obs)
-        return Categorical(self.policy_head(features)), self.prediction_head(features)
-
-
-class QNetwork(nn.Module):
-    """The values of all actions; `dueling` splits them into a state's value and advantages.
-
-    Dueling (Wang et al. 2016, equation 9): Q(s, a) = V(s) + A(s, a) - mean of A(s, .), with both
-    heads on one torso.
-    """
-
-    obs_ndim: int
-    num_actions: int
-    hidden_sizes: Sequence[int]
-    activation: str
-    dueling: bool = False
-    layer_norm: bool = False
-
-    def setup(self) -> None:
-        """Create the layers."""
-        torso = self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL, self.layer_norm
-        self.torso = Torso(*torso)
-        self.action_head = _dense(self.num_actions, LECUN_NORMAL)
-        if self.dueling:
-            self.value_head = _dense(1, LECUN_NORMAL)
-
-    def __call__(self, obs: jax.Array) -> "ActionValues":
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        if not self.dueling:
-            return ActionValues(_output(self.torso, self.action_head, obs))
-        features = self.torso(obs)
-        values = self.action_head(features)
-        values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
-        return ActionValues(values)
-
-
 def actor_critic(env: Environment, config: _Settings) -> ActorCritic | OwnActorCritic:
     """Build the actor-critic that fits an environment's spaces, or the user's own.
 
@@ -337,42 +269,6 @@ def actor_critic(env: Environment, config: _Settings) -> ActorCritic | OwnActorC
     gaussian = SquashedGaussian if config.squash_actions else Gaussian
     module = module_of(config.network, space)
     return OwnActorCritic(module, env, policy_size, None if discrete else gaussian)
-
-
-def actor_predictor(
-    env: Environment, prediction_size: int, hidden_sizes: Sequence[int], activation: str
-) -> ActorPredictor:
-    """Build the network of a policy and predictions that fits an environment's spaces.
-
-    Raises:
-        ValueError: if the action space is not discrete.
-    """
-    num_actions = _num_actions(env, "LPG")
-    return ActorPredictor(obs_ndim(env), num_actions, prediction_size, hidden_sizes, activation)
-
-
-def q_network(
-    env: Environment,
-    config: Any,
-    learner: str = "DQN",
-    *,
-    dueling: bool = False,
-    layer_norm: bool = False,
-) -> QNetwork | OwnQNetwork:
-    """Build the network of action values that fits an environment's spaces, or the user's own.
-
-    The learner's name is for the error.
-
-    Raises:
-        ValueError: if the action space is not discrete.
-        SettingError: if the user's network does not fit.
-    """
-    num_actions, ndim = _num_actions(env, learner), obs_ndim(env)
-    if config.network is None:
-        sizes = config.hidden_sizes, config.activation
-        return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
-    module = module_of(config.network, env.action_space(env.default_params))
-    return OwnQNetwork(module, env, num_actions)
 
 
 def check_unused(config: Any) -> None:
@@ -405,7 +301,12 @@ def obs_ndim(env: Environment) -> int:
     return len(space.shape)
 
 
-def _num_actions(env: Environment, learner: str) -> int:
+def num_actions(env: Environment, learner: str) -> int:
+    """Return the number of an environment's actions.
+
+    Raises:
+        ValueError: naming the learner, if the action space is not discrete.
+    """
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ValueError(f"{env.name}: {learner} needs a discrete action space")

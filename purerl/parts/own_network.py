@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast.arithmetic import conv_general_dilated, dot_general
-from purerl.parts.policies import LOG_STD, ActionValues, Categorical, Gaussian, Policy
+from purerl.parts.policies import LOG_STD, Categorical, Gaussian, Policy
 from purerl.parts.rollouts import forget
 from purerl.types import Environment, PyTree, SettingError
 
@@ -82,7 +82,7 @@ class OwnNetwork:
             call, outputs = jax.make_jaxpr(self.module.apply, return_shape=True)(variables, *inputs)
         except Exception as error:
             raise self._error(
-                f"fails for observations {_shown(inputs[0])}: {_text(error)}"
+                f"fails for observations {shown(inputs[0])}: {_text(error)}"
             ) from error
         if other := sorted(set(variables) - {"params"}):
             raise self._error(f"has variables in {other[0]!r}: only parameters are supported")
@@ -95,28 +95,6 @@ class OwnNetwork:
 
     def _error(self, reason: str) -> SettingError:
         return SettingError(f"network = {type(self.module).__name__}: {reason}")
-
-
-@dataclass(frozen=True)
-class OwnQNetwork(OwnNetwork):
-    """A module that returns the values of all actions."""
-
-    num_actions: int
-
-    def __post_init__(self) -> None:
-        if hasattr(self.module, "initial_memory"):
-            raise self._error("has a memory (initial_memory), which this learner has not; PPO has")
-        outputs, wanted = self._outputs(), (SAMPLES, self.num_actions)
-        if _shapes(outputs) != wanted:
-            raise self._error(
-                f"returns {_shown(outputs)}: must be the values [B, {self.num_actions}] of all "
-                "actions"
-            )
-
-    def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        values = self._apply(params, self._samples(obs))
-        return ActionValues(values.astype(jnp.float32).reshape(*self._batch_shape(obs), -1))
 
 
 @dataclass(frozen=True)
@@ -141,26 +119,26 @@ class OwnActorCritic(OwnNetwork):
         expected = ("policy parameters", "value", "memory")[:count]
         if not isinstance(outputs, tuple) or len(outputs) != count:
             hint = "; with a memory it needs initial_memory()" if count == 2 else ""
-            raise self._error(f"returns {_shown(outputs)}: must be {', '.join(expected)}{hint}")
+            raise self._error(f"returns {shown(outputs)}: must be {', '.join(expected)}{hint}")
         self._check_policy(outputs[0])
-        if _shapes(outputs[1]) not in ((SAMPLES,), (SAMPLES, 1)):
-            raise self._error(f"returns a value {_shown(outputs[1])}: must be [B]")
+        if shapes(outputs[1]) not in ((SAMPLES,), (SAMPLES, 1)):
+            raise self._error(f"returns a value {shown(outputs[1])}: must be [B]")
         if self.is_recurrent:
             before = jax.eval_shape(lambda: self.no_memory(SAMPLES))
             if not _equal(outputs[2], before):
                 raise self._error(
-                    f"returns a memory {_shown(outputs[2], dtype=True)}: must have the structure "
-                    f"of initial_memory, {_shown(before, dtype=True)}"
+                    f"returns a memory {shown(outputs[2], dtype=True)}: must have the structure "
+                    f"of initial_memory, {shown(before, dtype=True)}"
                 )
 
     def _check_policy(self, head: Any) -> None:
         one = SAMPLES, self.policy_size
         allowed = [one] if self.gaussian is None else [one, (one, one)]
-        if _shapes(head) not in allowed:
+        if shapes(head) not in allowed:
             shape = f"[B, {self.policy_size}]"
             pair = f"a mean {shape} or (mean, log_std) ({shape}, {shape})"
             raise self._error(
-                f"returns policy parameters {_shown(head)}: the actions need "
+                f"returns policy parameters {shown(head)}: the actions need "
                 f"{f'logits {shape}' if self.gaussian is None else pair}"
             )
 
@@ -293,10 +271,10 @@ def _num_inputs(module: nn.Module) -> int:
                for each in needed) - 1  # fmt: skip
 
 
-def _shapes(outputs: Any) -> Any:
+def shapes(outputs: Any) -> Any:
     """Return the shape of an array, or the shapes in a tuple; None for anything else."""
     if isinstance(outputs, tuple):
-        return tuple(map(_shapes, outputs))
+        return tuple(map(shapes, outputs))
     return getattr(outputs, "shape", None)
 
 
@@ -308,13 +286,13 @@ def _equal(one: PyTree, other: PyTree) -> bool:
     return all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
 
 
-def _shown(outputs: Any, *, dtype: bool = False) -> str:
+def shown(outputs: Any, *, dtype: bool = False) -> str:
     """Return the shapes of outputs, for a message; B is the axis of samples."""
     if isinstance(outputs, Mapping):
-        inside = ", ".join(f"{key}: {_shown(each, dtype=dtype)}" for key, each in outputs.items())
+        inside = ", ".join(f"{key}: {shown(each, dtype=dtype)}" for key, each in outputs.items())
         return f"{{{inside}}}"
     if isinstance(outputs, tuple | list):
-        return f"({', '.join(_shown(each, dtype=dtype) for each in outputs)})"
+        return f"({', '.join(shown(each, dtype=dtype) for each in outputs)})"
     if not hasattr(outputs, "shape"):
         return type(outputs).__name__
     axes = ["B" if axis == SAMPLES else str(axis) for axis in outputs.shape]

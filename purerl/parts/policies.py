@@ -1,4 +1,4 @@
-"""Outputs of networks: distributions over actions, and action values."""
+"""Distributions over actions, made of outputs of networks."""
 
 from typing import Any, NamedTuple
 
@@ -12,60 +12,6 @@ LOG_STD = -20.0, 2.0
 """Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018)."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 """Gauss-Hermite quadrature of a standard normal; the weights sum to (2 pi)^(1/2)."""
-
-
-class ActionValues(NamedTuple):
-    """The values of all actions."""
-
-    values: jax.Array
-    """[..., num_actions]."""
-
-    def best(self) -> jax.Array:
-        """Return the actions [...] int32 with the largest values, the first among equals."""
-        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
-
-    def max(self) -> jax.Array:
-        """Return the largest values [...]."""
-        return jnp.max(self.values, axis=-1)
-
-    def of(self, action: jax.Array) -> jax.Array:
-        """Return the values [...] of actions [...]."""
-        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
-        # cheaper than a gather, backwards
-        return jnp.sum(jnp.where(is_it, self.values, 0.0), axis=-1)
-
-    def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
-        """Return the best actions [...] int32, or with probability `epsilon` random actions.
-
-        The choice is independent for each action.
-        """
-        count = self.values.shape[-1]
-        # One number decides both: below epsilon it is uniform, so it also selects the action.
-        number = jax.random.uniform(key, self.values.shape[:-1])
-        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
-        random = jnp.minimum(random, count - 1)
-        return jnp.where(number < epsilon, random, self.best())
-
-
-class EpsilonGreedy(NamedTuple):
-    """A policy that takes the best action, or with probability epsilon a random one."""
-
-    values: ActionValues
-    epsilon: jax.Array
-    """[] probability of a random action"""
-
-    def sample(self, key: jax.Array) -> jax.Array:
-        """Draw actions [...] int32."""
-        return self.values.epsilon_greedy(key, self.epsilon)
-
-    def log_prob(self, action: jax.Array) -> jax.Array:
-        """Return the log-probabilities [...] of actions [...]."""
-        greedy = jnp.where(action == self.values.best(), 1.0 - self.epsilon, 0.0)
-        return jnp.log(greedy + self.epsilon / self.values.values.shape[-1])
-
-    def mode(self, key: jax.Array) -> jax.Array:
-        """Return the best actions [...] int32, ties broken at random."""
-        return _mode(self.values.values, key)
 
 
 class Categorical(NamedTuple):
@@ -82,7 +28,7 @@ class Categorical(NamedTuple):
 
     def mode(self, key: jax.Array) -> jax.Array:
         """Return the likeliest actions [...] int32, ties broken at random."""
-        return _mode(self.logits, key)
+        return likeliest(self.logits, key)
 
     def log_prob(self, action: jax.Array) -> jax.Array:
         """Return log-probabilities [...] of actions [...]."""
@@ -176,7 +122,7 @@ def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
     return jnp.argmax(counts > rank[..., None], axis=-1).astype(jnp.int32)
 
 
-def _mode(values: jax.Array, key: jax.Array) -> jax.Array:
+def likeliest(values: jax.Array, key: jax.Array) -> jax.Array:
     """Return the actions [...] with the largest values, or values NaN; ties broken at random."""
     largest = jnp.max(values, axis=-1, keepdims=True)
     among = jnp.logical_or(values == largest, jnp.isnan(values))

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import acting
 from purerl.fast import loops
 from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
@@ -94,11 +93,12 @@ def collect(
     envs: Environments,
     num_steps: int,
     start: PyTree = None,
+    keep: Callable[[PyTree], PyTree] = lambda policy: None,
 ) -> tuple[Environments, Transition, EpisodeSums]:
     """Sample actions from a policy for `num_steps` = T steps of N environments.
 
     The keys are for the actions and for the environments. `start` is the memory of a recurrent
-    agent at the start of an episode.
+    agent at the start of an episode. `keep` maps a policy to what its transition has as `kept`.
 
     Returns:
         The environments after the rollout, transitions [T, N, ...], and the sums over episodes.
@@ -119,7 +119,7 @@ def collect(
             env_keys,
             envs._replace(memory=memory),
             sums,
-            acting.in_space(policy, action, space),
+            action if hasattr(space, "n") else policy.bounded(action, space),
             start,
         )
         transition = Transition(
@@ -131,6 +131,7 @@ def collect(
             truncated=outcome.truncated,
             final_obs=outcome.final_obs,
             memory=envs.memory,
+            kept=keep(policy),
         )
         return (after, sums), transition
 

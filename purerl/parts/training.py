@@ -1,7 +1,7 @@
 """Training from scratch, the same for every learner, and its sizes."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,6 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.types import Context, EnvParams, Hyperparams, Learner, MetaParams, TrainResult
-
-if TYPE_CHECKING:  # a training without evaluations does not import it
-    from purerl.parts.evaluation import GreedyEvaluations
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ def train(
     meta_params: MetaParams,
     env_params: EnvParams,
     num_updates: jax.Array | int | None = None,
-    evaluations: "GreedyEvaluations | None" = None,
+    evaluations: Any = None,
 ) -> TrainResult:
     """Train one agent from scratch; metrics are reduced inside the loop, to one per update.
 
@@ -100,7 +97,7 @@ def train(
             the default. It is traced, so one program trains agents for different lengths, and
             progress and annealing follow it. Under `vmap`, agents with lengths of their own all
             cost as much as the longest. Sums and metrics of updates after the end are zero.
-        evaluations: of the greedy policy during this training; by default none.
+        evaluations: `purerl.parts.evaluation.GreedyEvaluations` during this training, or None.
     """
 
     def step(state):

@@ -9,7 +9,7 @@ import pytest
 from examples.two_doors import TwoDoors
 from metaevo.parts import parameters
 from purerl import dqn, envs, ppo, pqn
-from purerl.parts import networks, optimizers
+from purerl.parts import optimizers, q_networks
 from purerl.types import Context
 from tests.purerl.probes import TargetAction
 
@@ -179,4 +179,4 @@ def test_a_q_network(learner):
     train = learner.make_train(config, CARTPOLE, make_optimizer=optimizers.muon)
     arguments = KEY, learner.Hyperparams(), None, CARTPOLE.default_params
     assert jax.eval_shape(train, *arguments).state.params["params"]["kernel"].shape == (4, 2)
-    assert networks.q_network(CARTPOLE, config).num_actions == 2
+    assert q_networks.q_network(CARTPOLE, config).num_actions == 2

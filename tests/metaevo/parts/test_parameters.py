@@ -7,7 +7,7 @@ import pytest
 
 from metaevo.parts import parameters
 from purerl import ppo
-from purerl.parts import networks
+from purerl.parts import networks, q_networks
 from purerl.types import Context
 from tests.purerl.reference import dense, drawn
 
@@ -105,7 +105,7 @@ def test_depth_and_policy():
         owner, layer = name.split("/")[0], name.split("/")[1:2]
         assert value == (layers[layer[0]] if owner.endswith("torso") else 1)
         assert policy[name] == (owner in ("actor_torso", "policy_head", "log_std"))
-    q_network = networks.QNetwork(1, 2, (4,), "tanh", dueling=True)
+    q_network = q_networks.QNetwork(1, 2, (4,), "tanh", dueling=True)
     params = drawn(q_network, OBS)
     assert not any(jax.tree.leaves(parameters.of_policy(params)))
     found = parameters.for_each(parameters.depth(params), params)

@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.parts.policies import ActionValues, Categorical, EpsilonGreedy
+from purerl.parts.policies import Categorical
+from purerl.parts.q_networks import ActionValues, EpsilonGreedy
 
 TIED = jnp.array([1.0, 3.0, -2.0, 3.0, 3.0])
 KEYS = jax.random.split(jax.random.key(0), 3000)

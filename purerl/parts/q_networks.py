@@ -1,0 +1,152 @@
+"""Values of all actions: networks, and epsilon-greedy policies, of DQN and PQN."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl.parts import networks
+from purerl.parts.own_network import SAMPLES, OwnNetwork, module_of, shapes, shown
+from purerl.parts.policies import likeliest
+from purerl.types import Environment, PyTree
+
+
+class ActionValues(NamedTuple):
+    """The values of all actions."""
+
+    values: jax.Array
+    """[..., num_actions]."""
+
+    def best(self) -> jax.Array:
+        """Return the actions [...] int32 with the largest values, the first among equals."""
+        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
+
+    def max(self) -> jax.Array:
+        """Return the largest values [...]."""
+        return jnp.max(self.values, axis=-1)
+
+    def of(self, action: jax.Array) -> jax.Array:
+        """Return the values [...] of actions [...]."""
+        is_it = jax.nn.one_hot(action, self.values.shape[-1], dtype=bool)
+        # cheaper than a gather, backwards
+        return jnp.sum(jnp.where(is_it, self.values, 0.0), axis=-1)
+
+    def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, or with probability `epsilon` random actions.
+
+        The choice is independent for each action.
+        """
+        count = self.values.shape[-1]
+        # One number decides both: below epsilon it is uniform, so it also selects the action.
+        number = jax.random.uniform(key, self.values.shape[:-1])
+        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
+        random = jnp.minimum(random, count - 1)
+        return jnp.where(number < epsilon, random, self.best())
+
+
+class EpsilonGreedy(NamedTuple):
+    """A policy that takes the best action, or with probability epsilon a random one."""
+
+    values: ActionValues
+    epsilon: jax.Array
+    """[] probability of a random action"""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [...] int32."""
+        return self.values.epsilon_greedy(key, self.epsilon)
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return the log-probabilities [...] of actions [...]."""
+        greedy = jnp.where(action == self.values.best(), 1.0 - self.epsilon, 0.0)
+        return jnp.log(greedy + self.epsilon / self.values.values.shape[-1])
+
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, ties broken at random."""
+        return likeliest(self.values.values, key)
+
+
+class QNetwork(nn.Module):
+    """The values of all actions; `dueling` splits them into a state's value and advantages.
+
+    Dueling (Wang et al. 2016, equation 9): Q(s, a) = V(s) + A(s, a) - mean of A(s, .), with both
+    heads on one torso.
+    """
+
+    obs_ndim: int
+    num_actions: int
+    hidden_sizes: Sequence[int]
+    activation: str
+    dueling: bool = False
+    layer_norm: bool = False
+
+    def setup(self) -> None:
+        """Create the layers."""
+        torso = (
+            self.obs_ndim,
+            self.hidden_sizes,
+            self.activation,
+            networks.LECUN_NORMAL,
+            self.layer_norm,
+        )
+        self.torso = networks.Torso(*torso)
+        self.action_head = networks.dense(self.num_actions, networks.LECUN_NORMAL)
+        if self.dueling:
+            self.value_head = networks.dense(1, networks.LECUN_NORMAL)
+
+    def __call__(self, obs: jax.Array) -> ActionValues:
+        """Return the values of all actions at observations [..., *obs_shape]."""
+        if not self.dueling:
+            return ActionValues(networks.output(self.torso, self.action_head, obs))
+        features = self.torso(obs)
+        values = self.action_head(features)
+        values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
+        return ActionValues(values)
+
+
+@dataclass(frozen=True)
+class OwnQNetwork(OwnNetwork):
+    """A module that returns the values of all actions."""
+
+    num_actions: int
+
+    def __post_init__(self) -> None:
+        if hasattr(self.module, "initial_memory"):
+            raise self._error("has a memory (initial_memory), which this learner has not; PPO has")
+        outputs, wanted = self._outputs(), (SAMPLES, self.num_actions)
+        if shapes(outputs) != wanted:
+            raise self._error(
+                f"returns {shown(outputs)}: must be the values [B, {self.num_actions}] of all "
+                "actions"
+            )
+
+    def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
+        """Return the values of all actions at observations [..., *obs_shape]."""
+        values = self._apply(params, self._samples(obs))
+        return ActionValues(values.astype(jnp.float32).reshape(*self._batch_shape(obs), -1))
+
+
+def q_network(
+    env: Environment,
+    config: Any,
+    learner: str = "DQN",
+    *,
+    dueling: bool = False,
+    layer_norm: bool = False,
+) -> QNetwork | OwnQNetwork:
+    """Build the network of action values that fits an environment's spaces, or the user's own.
+
+    The learner's name is for the error.
+
+    Raises:
+        ValueError: if the action space is not discrete.
+        SettingError: if the user's network does not fit.
+    """
+    num_actions, ndim = networks.num_actions(env, learner), networks.obs_ndim(env)
+    if config.network is None:
+        sizes = config.hidden_sizes, config.activation
+        return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
+    module = module_of(config.network, env.action_space(env.default_params))
+    return OwnQNetwork(module, env, num_actions)
