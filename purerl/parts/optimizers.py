@@ -144,7 +144,6 @@ MAKE_OPTIMIZER = Slot(
         "lion": lion,
         "muon": muon,
         "schedule_free": schedule_free_adam,
-        "flat_adam": adam,  # its older name
     },
     # Adam's steps have the size of its learning rate; these depend on the gradient's, and all of
     # lion's have the size of Adam's largest.
