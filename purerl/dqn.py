@@ -19,8 +19,8 @@ import optax
 from annotated_types import Gt, Interval, MaxLen
 from flax import struct
 
+from purerl.fast.branches import either
 from purerl.fast.draws import with_fast_draws
-from purerl.fast.loops import either
 from purerl.parts import (
     exploration,
     losses,

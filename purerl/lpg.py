@@ -29,8 +29,7 @@ from flax import struct
 
 from purerl.fast.arithmetic import orthogonal
 from purerl.fast.draws import with_fast_draws
-from purerl.parts import networks, optimizers, policies, rollouts, training
-from purerl.parts.returns import generalized_advantages
+from purerl.parts import networks, optimizers, policies, returns, rollouts, training
 from purerl.types import (
     Context,
     Environment,
@@ -40,6 +39,7 @@ from purerl.types import (
     MakeOptimizer,
     MetaParams,
     PyTree,
+    Rollout,
     Slot,
     Train,
 )
@@ -130,17 +130,10 @@ def a2c(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Ta
     The first number that an agent predicts is the value. Reads `hyperparams.gamma`, `gae_lambda`
     and `entropy_coef`.
     """
-    hyperparams = context.hyperparams
-    advantage, target = generalized_advantages(
-        trajectory.reward,
-        trajectory.prediction[..., 0],
-        trajectory.next_prediction[..., 0],
-        trajectory.terminated,
-        trajectory.truncated,
-        gamma=hyperparams.gamma,
-        gae_lambda=hyperparams.gae_lambda,
-    )
-    return Targets(advantage, target, hyperparams.entropy_coef)
+    values = trajectory.prediction[..., 0], trajectory.next_prediction[..., 0]
+    rollout = Rollout(trajectory.reward, *values, trajectory.terminated, trajectory.truncated)
+    estimates = returns.gae(meta_params, context, rollout)
+    return Targets(*estimates, context.hyperparams.entropy_coef)
 
 
 class ActorPredictor(nn.Module):

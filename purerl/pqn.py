@@ -20,8 +20,9 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
+from purerl.fast.branches import cond, map_steps
 from purerl.fast.draws import with_fast_draws
-from purerl.fast.loops import cond, map_steps, scan_gradient_steps
+from purerl.fast.loops import scan_gradient_steps
 from purerl.parts import (
     exploration,
     losses,

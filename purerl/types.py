@@ -46,7 +46,7 @@ class Context(struct.PyTreeNode):
     hyperparams: Hyperparams
     progress: jax.Array | float = 0.0
     """[] share of the updates (DQN: the phases) that precede this one: 0 in the first, below 1 in
-    the last; see `purerl.parts.training.progress`"""
+    the last"""
     num_updates: jax.Array | int = 1
     """updates of the whole training; traced if agents have lengths of their own"""
     frames: jax.Array | float = 0.0

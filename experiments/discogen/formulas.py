@@ -22,10 +22,10 @@ INPUTS = {
 """Of losses and targets, next to the arguments; see docs/how-to/formula.md."""
 LIMITED = "divide", "power", "sqrt", "exp", "log1p"
 """Operations that have limits in programs."""
-INTERPRETER, OPTIMIZER, RETURNS = (
+INTERPRETER, OPTIMIZER, STEP_TARGETS = (
     "metaevo.parts.interpreter",
     "metaevo.parts.optimizer",
-    "purerl.parts.returns",
+    "purerl.parts.step_targets",
 )
 """Modules of the definitions that formulas and programs stand on."""
 LARGEST = 20.0
@@ -62,7 +62,7 @@ def add(source: Source, slot: str, part: Rule, meta_params: Any) -> str:
         end = f"return {along}(direction, context, means={means})"
         source.definitions.append(_function(name, "meta_params, context", body, end))
     elif slot == "targets":
-        backwards = source.add(sys.modules[RETURNS], "backwards")
+        backwards = source.add(sys.modules[STEP_TARGETS], "backwards")
         times = {"progress", "length"}
         begin = [f"{each} = {INPUTS[each]}" for each in reads if each in times]
         begin += [f"{each} = inputs[{each!r}]" for each in reads if each not in times] + given

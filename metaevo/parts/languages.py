@@ -24,7 +24,7 @@ from metaevo.parts import optimizer
 from metaevo.parts.drift import LOG_RATIO_LIMIT
 from metaevo.parts.part import TIMES, Part, length
 from metaevo.parts.schedule import FRACTIONS
-from purerl.parts import returns
+from purerl.parts import step_targets
 from purerl.types import Context, Hyperparams, MetaParams, Slot
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def targets(rule: Rule) -> Function:
         times = {"progress": context.progress, "length": length(context)}
         return rule.evaluate(meta_params, inputs | times, 0)
 
-    return returns.backwards(step, rule.names)
+    return step_targets.backwards(step, rule.names)
 
 
 def _draw_targets(rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -262,7 +262,7 @@ def _draw_targets(rng: np.random.Generator) -> dict[str, np.ndarray]:
     next_value = np.where(terminated, 0.0, rng.normal(0, 3, POINTS))
     found["next_advantage"][done] = 0.0
     gamma, error = rng.uniform(0.9, 1.0, POINTS), rng.normal(0, 1, POINTS)
-    later = {name: np.where(done, 0.0, rng.normal(0, 1, POINTS)) for name in returns.LATER}
+    later = {name: np.where(done, 0.0, rng.normal(0, 1, POINTS)) for name in step_targets.LATER}
     return (
         found
         | later
@@ -299,11 +299,11 @@ LANGUAGES = {
     ),
     "make_optimizer": Language((*optimizer.FEATURES, *TIMES), make_optimizer, _draw_optimizer),
     "schedule": Language(("progress",), schedule, lambda rng: {}),
-    "targets": Language((*returns.STEP_INPUTS, *TIMES), targets, _draw_targets),
+    "targets": Language((*step_targets.STEP_INPUTS, *TIMES), targets, _draw_targets),
 }
 """The slots of metaevo's learners. error: prediction - target; change: prediction - old_prediction;
 ratio: of the new and the old probability; the inputs of an optimizer: `optimizer.Seen`; the inputs
-of targets: `purerl.parts.returns.backwards`."""
+of targets: `purerl.parts.step_targets.backwards`."""
 
 
 class Written(Part):

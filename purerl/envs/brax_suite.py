@@ -7,7 +7,7 @@ import jax
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
-from purerl.fast.loops import cond
+from purerl.fast.branches import cond
 from purerl.types import Environment, PyTree
 
 VERSION = "0.14.2"

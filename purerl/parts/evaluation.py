@@ -1,5 +1,6 @@
 """Evaluate a policy on whole episodes, after training or in the middle of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,29 @@ class GreedyEvaluations:
         """Return the number of updates before evaluation `index` [...] of a training, int32."""
         whole, rest = jnp.divmod(jnp.asarray(num_updates, jnp.int32), self.times)
         return (index + 1) * whole + jnp.minimum(index + 1, rest)
+
+    def along(
+        self,
+        step: Callable[[jax.Array, Any], Any],
+        carry: Any,
+        num_updates: jax.Array,
+        learner: Learner,
+        key: jax.Array,
+        env_params: EnvParams,
+    ) -> tuple[Any, jax.Array]:
+        """Return `jax.lax.fori_loop(0, num_updates, step, carry)`, and the mean returns [times].
+
+        A carry begins with the agent's state; `key` is the one that it is trained from.
+        """
+
+        def train_and_evaluate(index, carry):
+            carry, returns = carry
+            start, end = (self.updates_before(each, num_updates) for each in (index - 1, index))
+            carry = jax.lax.fori_loop(start, end, step, carry)
+            found = self.measure(learner, learner.policy(carry[0]), key, env_params, end)
+            return carry, returns.at[index].set(found)
+
+        return jax.lax.fori_loop(0, self.times, train_and_evaluate, (carry, jnp.zeros(self.times)))
 
     def measure(
         self,

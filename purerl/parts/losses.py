@@ -84,10 +84,7 @@ def expectile(
 
 
 def clipped_surrogate(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """PPO's clipped surrogate objective, negated (Schulman et al. 2017, equation 7)."""
     clip = context.hyperparams.clip_epsilon
@@ -95,10 +92,7 @@ def clipped_surrogate(
 
 
 def clip_higher(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """PPO's objective with more room up than down, negated: DAPO (Yu et al. 2025, equation 10).
 
@@ -118,10 +112,7 @@ def _clipped_surrogate(
 
 
 def kl_penalty(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """PPO with a penalty for KL(old, new), negated (Schulman et al. 2017, equation 8).
 
@@ -134,10 +125,7 @@ def kl_penalty(
 
 
 def spo(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """Simple policy optimisation, negated: SPO (Xie et al. 2024).
 
@@ -150,10 +138,7 @@ def spo(
 
 
 def apa(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """Advantage-induced policy alignment: APA (Zhu et al. 2023), halved.
 
@@ -165,10 +150,7 @@ def apa(
 
 
 def dpo(
-    meta_params: MetaParams,
-    context: Context,
-    log_ratio: jax.Array,
-    advantage: jax.Array,
+    meta_params: MetaParams, context: Context, log_ratio: jax.Array, advantage: jax.Array
 ) -> jax.Array:
     """Discovered policy optimisation, negated: DPO (Lu et al. 2022, section 6).
 

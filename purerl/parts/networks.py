@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -19,27 +19,6 @@ from purerl.types import Environment, SettingError
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """Initialiser with variance 1 / inputs (LeCun et al. 1998). DQN learns faster with it than with
 orthogonal kernels: docs/reference/dqn.md."""
-
-
-class _Settings(Protocol):
-    """Static settings of an `ActorCritic`: fields of PPO's `Config`, which describes them."""
-
-    @property
-    def hidden_sizes(self) -> tuple[int, ...]: ...
-    @property
-    def activation(self) -> str: ...
-    @property
-    def shared_network(self) -> bool: ...
-    @property
-    def layer_norm(self) -> bool: ...
-    @property
-    def recurrent_size(self) -> int: ...
-    @property
-    def squash_actions(self) -> bool: ...
-    @property
-    def state_dependent_std(self) -> bool: ...
-    @property
-    def network(self) -> Any: ...
 
 
 _OF_DEFAULT = (
@@ -180,7 +159,8 @@ class ActorCritic(nn.Module):
     policy_size: int
     """logits of a discrete policy, or means of a continuous one"""
     continuous: bool
-    config: _Settings
+    config: Any
+    """PPO's, which describes its settings"""
 
     def setup(self) -> None:
         """Create the layers."""
@@ -244,7 +224,7 @@ class ActorCritic(nn.Module):
         return jnp.zeros((*shape, size)) if size else None
 
 
-def actor_critic(env: Environment, config: _Settings) -> ActorCritic | OwnActorCritic:
+def actor_critic(env: Environment, config: Any) -> ActorCritic | OwnActorCritic:
     """Build the actor-critic that fits an environment's spaces, or the user's own.
 
     Raises:

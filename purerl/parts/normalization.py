@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from purerl.parts.returns import discounted_running_returns
-
 
 class RunningStatistics(struct.PyTreeNode):
     """Mean and variance of everything seen so far."""
@@ -91,3 +89,24 @@ class Normalizer(struct.PyTreeNode):
         if observations is not None:
             observations = observations.merge(obs)
         return Normalizer(observations, returns, running_return), reward
+
+
+def discounted_running_returns(
+    reward: jax.Array, done: jax.Array, initial: jax.Array, *, gamma: jax.Array | float
+) -> tuple[jax.Array, jax.Array]:
+    """Forward discounted sums R_t = r_t + gamma * R_{t-1}, restarted after an episode's end.
+
+    Their variance is the scale by which rewards are normalised (Engstrom et al. 2020, section 3).
+    Rewards and the flags `done` are [T, ...], the `initial` sums before the first step [...].
+
+    Returns:
+        the sums [T, ...], and the running sum [...] to begin the next rollout with.
+    """
+
+    def forward(running, inputs):
+        reward_t, done_t = inputs
+        running = reward_t + gamma * running
+        return jnp.where(done_t, 0.0, running), running
+
+    last, returns = jax.lax.scan(forward, initial, (reward, done))
+    return returns, last

@@ -102,19 +102,11 @@ def _clipped(
     return optax.chain(clip_by_global_norm(context.hyperparams.max_grad_norm), *parts)
 
 
-def annealed(context: Context) -> jax.Array | float:
-    """Return the share of `hyperparams.annealing_steps` that is done, in [0, 1].
-
-    If it is None, annealing lasts for the whole training.
-    """
-    steps = context.hyperparams.annealing_steps
-    return context.progress if steps is None else jnp.minimum(context.frames / steps, 1.0)
-
-
 def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransformationExtraArgs:
-    """Multiply updates by minus the learning rate, linear in `annealed` and then constant.
+    """Multiply updates by minus the learning rate.
 
-    The learning rate decreases from `hyperparams.learning_rate` to `final_learning_rate` times it.
+    It falls linearly from `hyperparams.learning_rate` to `final_learning_rate` times it, over
+    `annealing_steps`, or over the whole training if that is None.
     """
     hyperparams = context.hyperparams
 
@@ -126,7 +118,9 @@ def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransform
 
 
 def _annealed_learning_rate(context: Context) -> jax.Array:
-    hyperparams, done = context.hyperparams, annealed(context)
+    hyperparams, done = context.hyperparams, context.progress
+    if hyperparams.annealing_steps is not None:
+        done = jnp.minimum(context.frames / hyperparams.annealing_steps, 1.0)
     return hyperparams.learning_rate * (1.0 + (hyperparams.final_learning_rate - 1.0) * done)
 
 
@@ -144,7 +138,6 @@ MAKE_OPTIMIZER = Slot(
         "lion": lion,
         "muon": muon,
         "schedule_free": schedule_free_adam,
-        "flat_adam": adam,  # its older name
     },
     # Adam's steps have the size of its learning rate; these depend on the gradient's, and all of
     # lion's have the size of Adam's largest.

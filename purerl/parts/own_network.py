@@ -9,11 +9,10 @@ learners store as vectors, come as the environment shows them, with discrete par
 docs/how-to/network.md has examples.
 """
 
-import inspect
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ SAMPLES = 7919
 
 @dataclass(frozen=True)
 class OwnNetwork:
-    """A module in an environment; a base class.
+    """A module in an environment; a base class, whose subclasses check the outputs.
 
     Raises:
         SettingError: if the module fails, or its outputs do not fit.
@@ -43,22 +42,33 @@ class OwnNetwork:
     module: nn.Module
     env: Environment
 
-    def __post_init__(self) -> None:
-        raise NotImplementedError
-
     def init(self, key: jax.Array, obs: jax.Array) -> PyTree:
         """Return parameters; observations are [..., *obs_shape]."""
         return self.module.init(key, *self._inputs(obs))
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the module has a memory."""
+        return hasattr(self.module, "initial_memory")
+
+    def no_memory(self, *shape: int) -> PyTree:
+        """Return memories [*shape, ...] at the start of episodes; None without one."""
+        if not self.is_recurrent:
+            return None
+        memory = self.module.apply({}, method="initial_memory")
+        return jax.tree.map(
+            lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
+        )
+
     def _inputs(self, obs: jax.Array) -> tuple[PyTree, ...]:
         """Return the module's inputs [B, ...] at the start of episodes."""
-        return (self._samples(obs),)
+        memory = self.no_memory(math.prod(self._batch_shape(obs)))
+        return (self._samples(obs), memory) if self.is_recurrent else (self._samples(obs),)
 
     def _samples(self, obs: jax.Array) -> PyTree:
         """Return observations [..., *obs_shape] as the environment shows them [B, ...]."""
         params = self.env.default_params
-        shape = self.env.observation_space(params).shape
-        samples = obs.reshape(-1, *shape)
+        samples = obs.reshape(-1, *self.env.observation_space(params).shape)
         restored = getattr(self.env, "restored", None)
         return samples if restored is None else restored(samples, params)
 
@@ -74,16 +84,16 @@ class OwnNetwork:
         """Trace the module, and return the shapes of its outputs."""
         space = self.env.observation_space(self.env.default_params)
         obs = jax.ShapeDtypeStruct((SAMPLES, *space.shape), jnp.float32)
-        inputs = jax.eval_shape(self._inputs, obs)
         try:
+            inputs = jax.eval_shape(self._inputs, obs)
             start, variables = jax.make_jaxpr(self.module.init, return_shape=True)(
                 jax.random.key(0), *inputs
             )
             call, outputs = jax.make_jaxpr(self.module.apply, return_shape=True)(variables, *inputs)
         except Exception as error:
-            raise self._error(
-                f"fails for observations {shown(inputs[0])}: {_text(error)}"
-            ) from error
+            seen = shown(jax.eval_shape(self._samples, obs))
+            hint = "" if self.is_recurrent else "; a memory needs initial_memory()"
+            raise self._error(f"fails for observations {seen}: {_text(error)}{hint}") from error
         if other := sorted(set(variables) - {"params"}):
             raise self._error(f"has variables in {other[0]!r}: only parameters are supported")
         if found := re.search(LAPACK, f"{start}{call}"):
@@ -92,6 +102,12 @@ class OwnNetwork:
                 "flax's orthogonal initialiser take purerl.parts.networks.orthogonal"
             )
         return outputs
+
+    def _check(self, what: str, found: Any, needed: str, *allowed: Any) -> None:
+        """Raise an error if the shapes of an output are none of the allowed ones."""
+        shapes = jax.tree.map(jnp.shape, found)
+        if shapes not in allowed:
+            raise self._error(f"returns {what}{shown(found)}: {needed}")
 
     def _error(self, reason: str) -> SettingError:
         return SettingError(f"network = {type(self.module).__name__}: {reason}")
@@ -111,49 +127,27 @@ class OwnActorCritic(OwnNetwork):
     """the distribution of continuous actions; None for discrete ones"""
 
     def __post_init__(self) -> None:
-        if self.is_recurrent:
-            self._check_start()
-        elif _num_inputs(self.module) > 1:
-            raise self._error("__call__ takes a memory: initial_memory() must return the first one")
         outputs, count = self._outputs(), 3 if self.is_recurrent else 2
-        expected = ("policy parameters", "value", "memory")[:count]
+        expected = ", ".join(("policy parameters", "value", "memory")[:count])
         if not isinstance(outputs, tuple) or len(outputs) != count:
-            hint = "; with a memory it needs initial_memory()" if count == 2 else ""
-            raise self._error(f"returns {shown(outputs)}: must be {', '.join(expected)}{hint}")
-        self._check_policy(outputs[0])
-        if shapes(outputs[1]) not in ((SAMPLES,), (SAMPLES, 1)):
-            raise self._error(f"returns a value {shown(outputs[1])}: must be [B]")
+            raise self._error(f"returns {shown(outputs)}: must be {expected}")
+        one, shape = (SAMPLES, self.policy_size), f"[B, {self.policy_size}]"
+        heads: list[Any] = [one]
+        needed = f"logits {shape}"
+        if self.gaussian is not None:
+            heads.append((one, one))
+            needed = f"a mean {shape} or (mean, log_std) ({shape}, {shape})"
+        self._check("policy parameters ", outputs[0], f"the actions need {needed}", *heads)
+        self._check("a value ", outputs[1], "must be [B]", (SAMPLES,), (SAMPLES, 1))
         if self.is_recurrent:
             before = jax.eval_shape(lambda: self.no_memory(SAMPLES))
-            if not _equal(outputs[2], before):
+            found, expected = shown(outputs[2], dtype=True), shown(before, dtype=True)
+            structures: Any = jax.tree.structure(outputs[2]), jax.tree.structure(before)
+            if structures[0] != structures[1] or found != expected:
                 raise self._error(
-                    f"returns a memory {shown(outputs[2], dtype=True)}: must have the structure "
-                    f"of initial_memory, {shown(before, dtype=True)}"
+                    f"returns a memory {found}: must have the structure of initial_memory, "
+                    f"{expected}"
                 )
-
-    def _check_policy(self, head: Any) -> None:
-        one = SAMPLES, self.policy_size
-        allowed = [one] if self.gaussian is None else [one, (one, one)]
-        if shapes(head) not in allowed:
-            shape = f"[B, {self.policy_size}]"
-            pair = f"a mean {shape} or (mean, log_std) ({shape}, {shape})"
-            raise self._error(
-                f"returns policy parameters {shown(head)}: the actions need "
-                f"{f'logits {shape}' if self.gaussian is None else pair}"
-            )
-
-    def _check_start(self) -> None:
-        try:
-            memory = jax.eval_shape(self.no_memory)
-        except Exception as error:
-            raise self._error(f"initial_memory() fails: {_text(error)}") from error
-        if not jax.tree.leaves(memory):
-            raise self._error("initial_memory() returns no arrays: must be the memory of one agent")
-
-    @property
-    def is_recurrent(self) -> bool:
-        """Whether the module has a memory."""
-        return hasattr(self.module, "initial_memory")
 
     def init(self, key: jax.Array, obs: jax.Array) -> PyTree:
         """Return parameters; observations are [..., *obs_shape]."""
@@ -162,12 +156,6 @@ class OwnActorCritic(OwnNetwork):
         if self.gaussian is None or isinstance(head, tuple):
             return params
         return {**params, "log_std": jnp.zeros(self.policy_size)}
-
-    def _inputs(self, obs: jax.Array) -> tuple[PyTree, ...]:
-        samples = self._samples(obs)
-        if not self.is_recurrent:
-            return (samples,)
-        return samples, self.no_memory(math.prod(self._batch_shape(obs)))
 
     def apply(
         self, params: PyTree, obs: jax.Array, memory: PyTree = None, done: jax.Array | None = None
@@ -217,15 +205,6 @@ class OwnActorCritic(OwnNetwork):
         _, outputs = jax.lax.scan(step, memory, (steps, done))
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)
 
-    def no_memory(self, *shape: int) -> PyTree:
-        """Return memories [*shape, ...] at the start of episodes; None without one."""
-        if not self.is_recurrent:
-            return None
-        memory = self.module.apply({}, method="initial_memory")
-        return jax.tree.map(
-            lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
-        )
-
 
 def _fast(next_function: Any, args: Any, kwargs: Any, context: Any) -> Any:
     """Let layers of flax compute as the default networks do; an interceptor of flax."""
@@ -243,60 +222,26 @@ def module_of(given: Any, action_space: Any) -> nn.Module:
     Raises:
         SettingError: if it is none.
     """
-    name = getattr(given, "__name__", type(given).__name__)
-    module = given
-    if not isinstance(given, nn.Module):
-        if not callable(given):
-            raise SettingError(
-                f"network = {given!r}: must be a flax module, or a function of the action space "
-                "that returns one"
-            )
-        try:
-            module = given(action_space)
-        except Exception as error:
-            raise SettingError(
-                f"network = {name}: fails for the action space: {_text(error)}"
-            ) from error
+    name = getattr(given, "__name__", repr(given))
+    kinds = "a flax module, or a function of the action space that returns one"
+    wanted = f"network = {name}: must be {kinds}"
+    try:
+        module = given if isinstance(given, nn.Module) else given(action_space)
+    except Exception as error:
+        raise SettingError(f"{wanted}: {_text(error)}") from error
     if not isinstance(module, nn.Module):
-        kind = type(module).__name__
-        raise SettingError(f"network = {name}: must return a flax module, not {kind}")
+        raise SettingError(f"{wanted}, not {type(module).__name__}")
     return module
-
-
-def _num_inputs(module: nn.Module) -> int:
-    """Return the number of inputs that a module needs."""
-    inputs = inspect.signature(type(module).__call__).parameters.values()
-    needed = [each for each in inputs if each.default is each.empty]
-    return sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-               for each in needed) - 1  # fmt: skip
-
-
-def shapes(outputs: Any) -> Any:
-    """Return the shape of an array, or the shapes in a tuple; None for anything else."""
-    if isinstance(outputs, tuple):
-        return tuple(map(shapes, outputs))
-    return getattr(outputs, "shape", None)
-
-
-def _equal(one: PyTree, other: PyTree) -> bool:
-    structures: Any = jax.tree.structure(one), jax.tree.structure(other)
-    if structures[0] != structures[1]:
-        return False
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all((a.shape, a.dtype) == (b.shape, b.dtype) for a, b in pairs)
 
 
 def shown(outputs: Any, *, dtype: bool = False) -> str:
     """Return the shapes of outputs, for a message; B is the axis of samples."""
-    if isinstance(outputs, Mapping):
-        inside = ", ".join(f"{key}: {shown(each, dtype=dtype)}" for key, each in outputs.items())
-        return f"{{{inside}}}"
-    if isinstance(outputs, tuple | list):
-        return f"({', '.join(shown(each, dtype=dtype) for each in outputs)})"
-    if not hasattr(outputs, "shape"):
-        return type(outputs).__name__
-    axes = ["B" if axis == SAMPLES else str(axis) for axis in outputs.shape]
-    return f"{outputs.dtype if dtype else ''}[{', '.join(axes)}]"
+
+    def of_array(x: Any) -> str:
+        axes = ["B" if axis == SAMPLES else str(axis) for axis in x.shape]
+        return f"{x.dtype if dtype else ''}[{', '.join(axes)}]"
+
+    return str(jax.tree.map(of_array, outputs)).replace("'", "")
 
 
 def _text(error: Exception) -> str:

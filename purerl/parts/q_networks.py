@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.parts import networks
-from purerl.parts.own_network import SAMPLES, OwnNetwork, module_of, shapes, shown
+from purerl.parts.own_network import SAMPLES, OwnNetwork, module_of
 from purerl.parts.policies import likeliest
 from purerl.types import Environment, PyTree
 
@@ -113,14 +113,10 @@ class OwnQNetwork(OwnNetwork):
     num_actions: int
 
     def __post_init__(self) -> None:
-        if hasattr(self.module, "initial_memory"):
+        if self.is_recurrent:
             raise self._error("has a memory (initial_memory), which this learner has not; PPO has")
-        outputs, wanted = self._outputs(), (SAMPLES, self.num_actions)
-        if shapes(outputs) != wanted:
-            raise self._error(
-                f"returns {shown(outputs)}: must be the values [B, {self.num_actions}] of all "
-                "actions"
-            )
+        needed = f"must be the values [B, {self.num_actions}] of all actions"
+        self._check("", self._outputs(), needed, (SAMPLES, self.num_actions))
 
     def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""

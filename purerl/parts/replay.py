@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.fast.loops import cond
+from purerl.fast.branches import cond
 from purerl.parts.rollouts import Environments, step, zero_sums
 from purerl.parts.training import BaseConfig
 from purerl.types import Environment, EnvParams, EpisodeSums

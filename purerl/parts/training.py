@@ -121,21 +121,11 @@ def train(
     _, shapes = jax.eval_shape(step, state)
     empty = jax.tree.map(lambda leaf: jnp.zeros((most, *leaf.shape), leaf.dtype), shapes)
     if evaluations is None:
-        state, (sums, metrics) = jax.lax.fori_loop(0, length, write_step, (state, empty))
-        return TrainResult(state, sums, metrics)
-
-    def train_and_evaluate(index, carry):
-        carry, returns = carry
-        start, end = (evaluations.updates_before(each, length) for each in (index - 1, index))
-        carry = jax.lax.fori_loop(start, end, write_step, carry)
-        policy = learner.policy(carry[0])
-        found = evaluations.measure(learner, policy, key, env_params, end)
-        return carry, returns.at[index].set(found)
-
-    start = (state, empty), jnp.zeros(evaluations.times)
-    (state, (sums, metrics)), returns = jax.lax.fori_loop(
-        0, evaluations.times, train_and_evaluate, start
-    )
+        carry, returns = jax.lax.fori_loop(0, length, write_step, (state, empty)), None
+    else:
+        of_agent = learner, key, env_params
+        carry, returns = evaluations.along(write_step, (state, empty), length, *of_agent)
+    state, (sums, metrics) = carry
     return TrainResult(state, sums, metrics, returns)
 
 
@@ -144,23 +134,18 @@ def length(config: Any, state: Any) -> Any:
     return config.num_updates if state.num_updates is None else state.num_updates
 
 
-def progress(done: Any, whole: Any) -> jax.Array:
-    """Return the share of an agent's training that is done, [] float32 in [0, 1].
-
-    `done` updates (phases, for learners with a replay memory) precede this one, of `whole` in all.
-    So progress is 0 in the first, 1 - 1 / whole in the last, and 1 after the end.
-    """
-    return jnp.minimum(jnp.asarray(done, jnp.float32) / jnp.asarray(whole, jnp.float32), 1.0)
-
-
 def context(
     config: Any, state: Any, hyperparams: Hyperparams, done: jax.Array, *, phases: int = 1
 ) -> Context:
-    """Return the context of the slots after `done` [] int32 phases, of which an update has some."""
+    """Return the context of the slots after `done` [] int32 phases, of which an update has some.
+
+    Progress is 0 in the first phase, below 1 in the last, and 1 after the end.
+    """
     num_updates = length(config, state)
+    whole = jnp.asarray(num_updates * phases, jnp.float32)
     return Context(
         hyperparams,
-        progress=progress(done, num_updates * phases),
+        progress=jnp.minimum(done.astype(jnp.float32) / whole, 1.0),
         num_updates=num_updates,
         frames=done.astype(jnp.float32) * (config.frames_per_update // phases),
     )

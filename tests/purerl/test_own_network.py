@@ -112,8 +112,11 @@ def of_dqn(network, **changes):
     ("build", "message"),
     [
         (of_ppo("ResNet"), "network = 'ResNet': must be a flax module, or a function"),
-        (of_ppo(lambda space: space.n), "must return a flax module, not int"),
-        (of_ppo(lambda space: space.m), "fails for the action space: AttributeError"),
+        (of_ppo(lambda space: space.n), "returns one, not int"),
+        (
+            of_ppo(lambda space: space.m),
+            "a function of the action space that returns one: AttributeError",
+        ),
         (of_ppo(Shaped((3,))), r"network = Shaped: .* \[B, 3\]: the actions need logits \[B, 2\]"),
         (of_ppo(Shaped((2,), (2,))), r"returns a value \[B, 2\]: must be \[B\]"),
         (of_ppo(Shaped((2,), None)), r"returns \[B, 2\]: must be policy parameters, value"),
@@ -122,7 +125,7 @@ def of_dqn(network, **changes):
             r"\(\[B, 1\], \[B, 2\]\): the actions need a mean \[B, 1\] or \(mean, log_std\)",
         ),
         (of_ppo(nn.Dense(2, param_dtype="no")), "network = Dense: fails for observations .B, 4.: "),
-        (of_ppo(Forgetful()), r"initial_memory\(\) must return"),
+        (of_ppo(Forgetful()), r"'memory'; a memory needs initial_memory\(\)"),
         (
             of_ppo(Growing()),
             r"memory float32\[B, 4\]: must .* initial_memory, float32\[B, 3\]",

@@ -16,7 +16,7 @@ from experiments.discogen.__main__ import main
 from metaevo import parts
 from purerl import envs, ppo
 from purerl.parts import losses
-from purerl.parts.returns import STEP_INPUTS
+from purerl.parts.step_targets import STEP_INPUTS
 from purerl.types import Rollout
 
 CONFIG = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from purerl import fast
-from purerl.fast import loops
+from purerl.fast import branches
 
 RAN: list[int] = []
 
@@ -14,7 +14,7 @@ def increment_if(predicate, x):
         jax.debug.callback(lambda: RAN.append(1))
         return x + 1.0
 
-    return loops.cond(predicate, increment, lambda x: x, x)
+    return branches.cond(predicate, increment, lambda x: x, x)
 
 
 @pytest.fixture(params=["cpu", "cuda"], autouse=True)
@@ -41,9 +41,9 @@ def test_a_batch(predicates, ran, transform):
 def test_either_of_two_trees():
     trees = {"a": jnp.arange(3.0)}, {"a": -jnp.arange(3.0)}
     for predicate in (True, False):
-        found = loops.either(jnp.array(predicate), *trees)
+        found = branches.either(jnp.array(predicate), *trees)
         np.testing.assert_array_equal(found["a"], trees[not predicate]["a"])
-    signs = jax.vmap(loops.either, in_axes=(0, None, None))(jnp.array([True, False]), *trees)
+    signs = jax.vmap(branches.either, in_axes=(0, None, None))(jnp.array([True, False]), *trees)
     np.testing.assert_array_equal(signs["a"], jnp.stack([each["a"] for each in trees]))
 
 
@@ -55,5 +55,5 @@ def test_values_and_derivatives_match_jaxs_cond():
         return jax.vmap(jax.value_and_grad(function, argnums=1))
 
     arguments = jnp.array([True, False, True]), jnp.array([0.5, 1.0, 2.0])
-    found, expected = (with_cond(cond)(*arguments) for cond in (loops.cond, jax.lax.cond))
+    found, expected = (with_cond(cond)(*arguments) for cond in (branches.cond, jax.lax.cond))
     np.testing.assert_allclose(found, expected, rtol=1e-6)

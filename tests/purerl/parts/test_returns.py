@@ -10,10 +10,16 @@ from hypothesis import given
 from hypothesis.extra import numpy as npst
 
 from purerl.parts import returns
-from purerl.parts.returns import discounted_running_returns, generalized_advantages
+from purerl.parts.normalization import discounted_running_returns
 from purerl.types import Context, Rollout
 
-advantages = jax.jit(generalized_advantages)
+
+def gae(*rollout, gamma, lam, **named):
+    hyperparams = SimpleNamespace(gamma=gamma, gae_lambda=lam)
+    return returns.gae(None, Context(hyperparams), Rollout(*rollout, **named))
+
+
+advantages = jax.jit(gae)
 
 
 def brute_force(*rollout, gamma, lam):
@@ -44,7 +50,7 @@ def rollouts(draw):
 
 @given(rollouts(), st.floats(0, 1), st.floats(0, 1))
 def test_advantages_are_their_definition(rollout, gamma, lam):
-    advantage, target = advantages(*rollout, gamma=gamma, gae_lambda=lam)
+    advantage, target = advantages(*rollout, gamma=gamma, lam=lam)
     expected = brute_force(*rollout, gamma=gamma, lam=lam)
     np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
@@ -122,7 +128,7 @@ OTHERS = np.array([0, 1, 4, 5])
 @jax.jit
 @jax.value_and_grad
 def objective_of_the_others(numbers, flags):
-    advantage, target = generalized_advantages(**numbers, **flags, gamma=0.9, gae_lambda=0.8)
+    advantage, target = gae(**numbers, **flags, gamma=0.9, lam=0.8)
     return jnp.sum(jnp.sin(advantage[OTHERS]) + jnp.cos(target[OTHERS]))
 
 
