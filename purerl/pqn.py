@@ -380,8 +380,9 @@ SLOTS = (
         functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
     ),
     replace(
-        returns.TARGETS.comparing("q_lambda", "n_step"),
+        returns.TARGETS,
         functions={"q_lambda": q_networks.q_lambda} | dict(returns.TARGETS.functions),
+        contenders=("q_lambda", "n_step"),
     ),
 )
 """The functions that can be replaced."""
