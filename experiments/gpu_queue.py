@@ -1,7 +1,9 @@
 """What waits for a GPU, for leases of a few minutes: each call goes on where the last one ended.
 
 python experiments/gpu_queue.py --wheels gpu/wheels    # here: packages that the GPU's machine lacks
-pip install --no-index --no-deps gpu/wheels/*.whl      # there, and then
+pip install --no-index --no-deps gpu/wheels/*.whl      # there, and for the job `discogen`
+python -m venv --system-site-packages .venv-discogen
+.venv-discogen/bin/pip install --no-index --no-deps gpu/wheels/discogen/*.whl
 python experiments/gpu_queue.py --minutes 13 --to gpu/results
 
 A job is a command that goes on from what it has saved, and has left its result when it succeeds.
@@ -28,7 +30,12 @@ from experiments.benchmarks.tables import Parser, Table, git, machine, save
 
 THERE = "jax", "jaxlib", "numpy", "scipy", "flax", "optax", "chex", "ml_dtypes", "orbax_checkpoint"
 """Packages of the GPU's machine, which has JAX for its own CUDA."""
-UNUSED = "wandb", "tensorstore", "uvloop", "protobuf"
+UNUSED = (
+    "alembic", "anyio", "brax", "cmaes", "googleapis_common_protos", "h11", "httpcore", "mako",
+    "opentelemetry_api", "opentelemetry_sdk", "opentelemetry_semantic_conventions", "pandas",
+    "protobuf", "seaborn", "simplejson", "sqlalchemy", "tensorstore", "treescope", "tzdata",
+    "uvloop", "wandb", "xxhash",
+)  # fmt: skip
 """Packages that no job imports; what travels must be below 64 MiB."""
 GRACE = 45.0
 """Seconds that a job may need to save and stop."""
@@ -174,16 +181,23 @@ def first_ratio(path: Path, *, tiny: bool) -> int:
 
 
 def download(folder: Path) -> int:
-    """Download the wheels of our dependencies that the GPU's machine (Python 3.12) lacks."""
-    requirements = of_a_subprocess(
+    """Download what the GPU's machine (Python 3.12) lacks of our dependencies and of DiscoGen's."""
+    ours = of_a_subprocess(
         "from importlib.metadata import requires; print(*requires('metaevo'), sep='\\n')"
     ).splitlines()
-    wanted = [each for each in requirements if "extra ==" not in each]
-    target = ["--python-version", "3.12", "--only-binary", ":all:", "--dest", str(folder)]
-    code = subprocess.call([sys.executable, "-m", "pip", "download", "-q", *target, *wanted])
-    for wheel in folder.glob("*.whl"):
-        if wheel.name.partition("-")[0].lower() in THERE + UNUSED:
-            wheel.unlink()
+    theirs = ["--requirement", str(ROOT / "experiments" / "discogen" / "requirements.txt")]
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--python-version", "3.12"]
+    code = 0
+    for target, wanted in (
+        (folder, [each for each in ours if "extra ==" not in each]),
+        (folder / "discogen", theirs),
+        (folder / "discogen", ["--no-deps", "discogen==1.3.0"]),
+    ):
+        code |= subprocess.call([*pip, "--only-binary", ":all:", "--dest", str(target), *wanted])
+        for wheel in target.glob("*.whl"):
+            is_ours = target != folder and (folder / wheel.name).exists()
+            if is_ours or wheel.name.partition("-")[0].lower() in THERE + UNUSED:
+                wheel.unlink()
     return code
 
 

@@ -172,7 +172,9 @@ def test_complete_programs_of_pages_run(name: str, tmp_path, monkeypatch):
     for folder in ("examples", "experiments"):
         Path(folder).symlink_to(ROOT / folder)
     program = "\n".join(blocks(TEXTS[name], "python"))
-    program = re.sub(r'("total_timesteps": )[\d_]+(?=}\n)', r"\g<1>2048", program)  # shorter
+    small = {"total_timesteps": 2048, "num_envs": 4, "num_steps": 16, "seeds": 1, "generations": 8}
+    for name, value in small.items():
+        program = re.sub(rf'\b({name}(?:": |=))[\d_]+', rf"\g<1>{value}", program)
     Path("program.py").write_text(program, encoding="utf-8")
     runpy.run_path("program.py")
 

@@ -1,13 +1,12 @@
 import ast
 import json
-import os
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-from tests.compiling import SHORT
-from tests.processes import ROOT, python
+from tests.processes import ROOT
 
 PATH = ROOT / "examples" / "walkthrough.ipynb"
 NOTEBOOK = json.loads(PATH.read_text(encoding="utf-8"))
@@ -30,17 +29,15 @@ GENERATIONS, POPULATION = 2, 4
 
 
 @pytest.mark.long
-def test_every_cell_runs_as_plain_python(tmp_path: Path):
+@pytest.mark.filterwarnings("default")
+def test_every_cell_runs_as_plain_python(tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     cells = ["".join(cell["source"]) for cell in CODE]
     (sizes,) = (index for index, cell in enumerate(cells) if cell.startswith("AGENTS = "))
     cells[sizes] = SIZES
-    script = tmp_path / "walkthrough.py"
-    script.write_text("\n".join(cells), encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    env["XLA_FLAGS"] = SHORT  # it sets up its devices itself
-    run = python(script, cwd=tmp_path, env=env)
-    assert run.returncode == 0, run.stderr
-    assert "cartpole" in run.stdout
+    Path("walkthrough.py").write_text("\n".join(cells), encoding="utf-8")
+    runpy.run_path("walkthrough.py")
+    assert "cartpole" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -30,20 +30,22 @@ def run(*arguments):
     return [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
 
 
-def test_ppo_is_compared_with_another_worker_and_another_checkout(tmp_path):
-    saved, script = tmp_path / "ppo.json", tmp_path / "fake.py"
+def test_a_learner_is_compared_with_another_worker_and_another_checkout(tmp_path):
+    saved, script = tmp_path / "saved.json", tmp_path / "fake.py"
     script.write_text(FAKE)
     ours, checkout, other = run(
-        "ppo", "--tasks", "CartPole-v1", "--agents", "2", "--frames", "2048", "--against", ".",
+        "q_learning", "--tasks", "GridWorld", "--agents", "2", "--frames", "2048", "--against", ".",
         "--external", f"other={sys.executable} {script} {{agents}}", "--save", str(saved),
     )  # fmt: skip
     page = json.loads(saved.read_text())
-    assert page["command"].startswith("python experiments/benchmark.py ppo --tasks CartPole-v1")
+    assert page["command"].startswith(
+        "python experiments/benchmark.py q_learning --tasks GridWorld"
+    )
     assert not {"--save", str(script)} & set(page["command"].split())
     assert page["machine"]["jax"]
     (kept,) = page["tables"]
     assert next(dict(zip(kept["columns"], row, strict=True)) for row in kept["rows"]) == ours
-    assert (ours["task"], ours["agents"], ours["variant"]) == ("CartPole-v1", "2", "ours")
+    assert (ours["task"], ours["agents"], ours["variant"]) == ("GridWorld", "2", "ours")
     assert float(ours["first run, s"]) > 0
     assert float(ours["peak MiB"].replace(",", "")) > 64
     assert page["commit"].startswith(checkout["variant"].rstrip("+")[:7])

@@ -84,12 +84,15 @@ class Case:
         self.train_all = jax.jit(jax.vmap(self.train_at, in_axes=(0, 0, 0)))
 
     def train_for(self, length, key, *arguments):
-        """Train for a traced number of updates."""
-        return self.learner.train(key, *arguments, num_updates=length)
+        """Train for a traced number of updates, with evaluations."""
+        limit = time_limit(self.env, self.env_params)
+        planned = GreedyEvaluations(times=3, episodes=2, max_steps=limit)
+        return self.learner.train(key, *arguments, num_updates=length, evaluations=planned)
 
     def train_at(self, length, key, rate):
+        """Train without evaluations."""
         hyperparams = self.hyperparams.replace(learning_rate=rate)
-        return self.train_for(length, key, hyperparams, *self.arguments[1:])
+        return self.learner.train(key, hyperparams, *self.arguments[1:], num_updates=length)
 
     def scaled_loss(self, meta_params, *arguments):
         self.traces.append(1)  # runs when traced, not when compiled code runs
@@ -146,7 +149,8 @@ def test_train_is_init_and_updates(case):
     state, outputs = case.run_updates(case.init(KEYS[0], *case.arguments), 4)
     episodes, metrics = jax.tree.map(lambda *x: jnp.stack(x), *outputs)
     state = state.replace(num_updates=result.state.num_updates)
-    assert_same(result, TrainResult(state, episodes, metrics), rtol=1e-4, atol=1e-5)
+    expected = TrainResult(state, episodes, metrics, result.evaluations)
+    assert_same(result, expected, rtol=1e-4, atol=1e-5)
     for leaf in jax.tree.leaves((result.episodes, result.metrics)):
         assert leaf.shape == (4,)
         assert leaf.dtype == jnp.float32
@@ -161,6 +165,7 @@ def test_agents_in_a_batch_are_agents_alone(case):
     for index, (length, key, rate) in enumerate(zip(lengths, KEYS, rates, strict=True)):
         hyperparams = case.hyperparams.replace(learning_rate=float(rate))
         alone = case.train(int(length), key, hyperparams, *case.arguments[1:])
+        alone = alone.replace(evaluations=None)
         assert_same(agent_of(together, index), alone, rtol=2e-3, atol=2e-4)
     another = case.train_all(lengths.at[1].set(4), KEYS.at[1].set(KEYS[0]), rates.at[1].set(1.0))
     others = jnp.array([0, 2])
@@ -228,14 +233,8 @@ def test_equal_learners_are_one_to_the_compiler(case):
 
 
 def test_evaluations_are_episodes_of_the_greedy_policy_at_their_moment(case):
-    """The same keys, one episode after another; the training itself does not change."""
+    """The same keys, one episode after another."""
     learner, key = case.learner, KEYS[0]
-    planned = GreedyEvaluations(
-        times=3, episodes=2, max_steps=time_limit(case.env, case.env_params)
-    )
-    evaluated = jax.jit(
-        lambda n: learner.train(key, *case.arguments, num_updates=n, evaluations=planned)
-    )
 
     @jax.jit
     def step(policy, episode, act_key, env_key):
@@ -264,13 +263,12 @@ def test_evaluations_are_episodes_of_the_greedy_policy_at_their_moment(case):
                     break
         return total / 2
 
-    result = evaluated(4)
-    assert_same(result.episodes, case.train(4, key, *case.arguments).episodes)
+    result = case.train(4, key, *case.arguments)
     state, _ = case.run_updates(case.init(key, *case.arguments), 2)
     expected = []
     for updates in (2, 3, 4):
         expected.append(played(state, updates))
         state, _ = case.run_updates(state, 1)
     np.testing.assert_allclose(result.evaluations, expected, rtol=1e-5)
-    short = evaluated(2).evaluations
+    short = case.train(2, key, *case.arguments).evaluations
     assert short[1] == short[2]  # both are at the end

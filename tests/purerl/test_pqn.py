@@ -128,24 +128,21 @@ def test_learn_is_radam_on_the_clipped_gradient(rollout):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_exploration():
+    learner = pqn.PQN(CONFIG, ENV)
+    init, update = jax.jit(learner.init), jax.jit(learner.update)
+    for changes, expected in (
         ({}, [1.0, 0.7, 0.4, 0.4]),  # it falls for a fifth of ten updates
         ({"epsilon_decay_steps": 4 * 64.0}, [1.0, 0.85, 0.7, 0.55]),
         ({"epsilon_end": None}, [1.0] * 4),
-    ],
-)
-def test_exploration(changes, expected):
-    learner = pqn.PQN(CONFIG, ENV)
-    hyperparams = pqn.Hyperparams(epsilon_end=0.4).replace(**changes)
-    state = learner.init(KEY, hyperparams, None, PARAMS)
-    update, found = jax.jit(learner.update), []
-    for _ in expected:
-        state, _, metrics = update(state, hyperparams, None, PARAMS)
-        found.append(metrics["epsilon"])
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert learner.policy(state).epsilon == found[-1]
+    ):
+        hyperparams = pqn.Hyperparams(epsilon_end=0.4).replace(**changes)
+        state, found = init(KEY, hyperparams, None, PARAMS), []
+        for _ in expected:
+            state, _, metrics = update(state, hyperparams, None, PARAMS)
+            found.append(metrics["epsilon"])
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert learner.policy(state).epsilon == found[-1]
 
 
 @pytest.mark.long

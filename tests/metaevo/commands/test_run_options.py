@@ -30,7 +30,6 @@ def test_another_command_does_not_continue_a_run(command, config, complaint, tmp
         ("train --learner q_learning --task.env GridWorld --seeds 3", "frames of all"),
         ("evolve --evolve value_loss --generations 2 --strategy.population_size 4", "160,000"),
         ("sweep --config sweep/ppo_cartpole --sweep.trials 3", "3 of 4 seeds"),
-        ("judge --slot value_loss --tasks evolve_value_loss/q_learning --state new", "a proposal"),
         ("generality dpo --tasks cartpole", "to tune"),
     ],
 )

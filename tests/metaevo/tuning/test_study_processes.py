@@ -88,6 +88,7 @@ def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
     assert {record.number: record.value for record in study.trials()} == {2: 2.0, 1: 1.0}
 
 
+@pytest.mark.faults
 @pytest.mark.filterwarnings("ignore")  # of Optuna: heartbeats are experimental
 def test_a_death_that_several_notice_at_once_queues_a_trial_once(
     tmp_path, make_config, space, monkeypatch
