@@ -172,7 +172,7 @@ class PQN:
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.radam
     schedule: Schedule = optimizers.constant_schedule
-    targets: TargetEstimator = returns.q_lambda
+    targets: TargetEstimator = q_networks.q_lambda
 
     train = training.train
 
@@ -380,8 +380,9 @@ SLOTS = (
         functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
     ),
     replace(
-        returns.TARGETS.comparing("q_lambda", "n_step"),
-        functions={"q_lambda": returns.q_lambda} | dict(returns.TARGETS.functions),
+        returns.TARGETS,
+        functions={"q_lambda": q_networks.q_lambda} | dict(returns.TARGETS.functions),
+        contenders=("q_lambda", "n_step"),
     ),
 )
 """The functions that can be replaced."""

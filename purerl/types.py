@@ -26,8 +26,6 @@ Hyperparams = PyTree
 Its method `random_play()` returns settings under which the learner always acts at random."""
 EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
-
-
 Observations = Literal["auto", "flat", "raw", "index"]
 """What an environment shows, see `purerl.envs.make`."""
 
@@ -67,6 +65,11 @@ class Context(struct.PyTreeNode):
     """passes over the data of an update, where there are epochs"""
     num_minibatches: int = 1
     """gradient steps of an epoch, where there are epochs"""
+
+
+def named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Return functions by their names."""
+    return {each.__name__: each for each in functions}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,17 +116,6 @@ class Slot:
     def compared(self) -> tuple[str, ...]:
         """Names of the contenders, the reference first."""
         return self.contenders or tuple(self.functions)
-
-    @property
-    def signature(self) -> str:
-        """The call, as a user writes it."""
-        arguments = "meta_params", "context", *self.inputs, *self.arguments
-        return f"{self.name}({', '.join(arguments)})"
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether one compiled program can hold all functions: numbers are cheap to select from."""
-        return bool(self.inputs) or self.returns_numbers
 
 
 ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax.Array]

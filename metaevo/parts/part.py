@@ -21,6 +21,17 @@ TIMES = "progress", "length"
 """Inputs of parts that tell the time: the share of training that is done, and its `length`."""
 
 
+def signature(slot: Slot) -> str:
+    """Return the call of a slot, as a user writes it."""
+    arguments = "meta_params", "context", *slot.inputs, *slot.arguments
+    return f"{slot.name}({', '.join(arguments)})"
+
+
+def is_shared(slot: Slot) -> bool:
+    """Return whether one compiled program can hold all functions: numbers are cheap to select."""
+    return bool(slot.inputs) or slot.returns_numbers
+
+
 @dataclass(frozen=True)
 class Part:
     """A replaceable piece of a learner; the fields of a subclass are its settings.
@@ -90,7 +101,7 @@ class HandWritten(Part):
 class OneOf(Part):
     """Several functions in one compiled program; the meta-parameter is the index of one.
 
-    All are computed and one is selected, so they must return numbers (`Slot.is_shared`).
+    All are computed and one is selected, so they must return numbers (`is_shared`).
     """
 
     slot: str  # type: ignore[misc]
@@ -205,6 +216,6 @@ def check_scalars(
     try:
         result = jax.eval_shape(call, meta_params)
     except Exception as error:
-        raise failure(f"{where}: {slot.signature} fails", error) from error
+        raise failure(f"{where}: {signature(slot)} fails", error) from error
     if getattr(result, "shape", None) != ():
-        raise ConfigError(f"{where}: {slot.signature} must return a scalar, not {result}")
+        raise ConfigError(f"{where}: {signature(slot)} must return a scalar, not {result}")

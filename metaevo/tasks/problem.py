@@ -25,7 +25,7 @@ from metaevo.evolution.problem import (
     MetaProblem,
 )
 from metaevo.parts import learners
-from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts
+from metaevo.parts.part import Filling, HandWritten, OneOf, Part, Parts, is_shared
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.task import Bound, Scale, Setup, Task, changed_settings, named_tasks
 from purerl.types import LearnerEntry, Slot
@@ -305,7 +305,7 @@ class LearnerProblem(MetaProblem):
         for functions in [first, *({**first, name: each} for name, each in others)]:
             filled = {name: _hand_written(slots[name], each) for name, each in functions.items()}
             parts = {name: filling.part for name, filling in filled.items()}
-            program = tuple(each for name, each in functions.items() if not slots[name].is_shared)
+            program = tuple(each for name, each in functions.items() if not is_shared(slots[name]))
             if program not in problems:
                 problems[program] = self.with_parts(Parts(parts))
             tuned: dict[str, Any] = {}
@@ -382,7 +382,7 @@ def digest(tree: Any) -> str:
 
 def _hand_written(slot: Slot, name: str) -> Filling:
     """Return a hand-written part, of which one program has all where it can select them."""
-    if slot.is_shared:
+    if is_shared(slot):
         functions = tuple(slot.functions[each] for each in slot.compared)
         return Filling(OneOf(slot.name, functions), np.int32(slot.compared.index(name)))
     return Filling(HandWritten(slot.name, slot.functions[name]), ())

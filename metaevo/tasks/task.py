@@ -19,7 +19,7 @@ from metaevo.config.plain import PlainDict, is_name
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
 from metaevo.parts import learners
-from metaevo.parts.part import HandWritten, Part, check, check_scalars
+from metaevo.parts.part import HandWritten, Part, check, check_scalars, signature
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
 from purerl.parts.evaluation import GreedyEvaluations
@@ -279,7 +279,7 @@ class Setup:
             jax.eval_shape(update, jax.random.key(0), meta_params)
         except Exception as error:
             self.bind({})  # raises if the environment is at fault
-            what = f"{where}: {slot.signature} fails in an update of {self.learner}"
+            what = f"{where}: {signature(slot)} fails in an update of {self.learner}"
             raise failure(what, error) from error
         return meta_params
 

@@ -36,8 +36,6 @@ DENOMINATOR = (
 LIMIT = 7.99881172180175781
 NARROW = 4
 """So many inputs, or outputs, are few: beyond, kernels for matrices were faster (2 to 12 tried)."""
-LAST_BY_FIRST = (((3,), (0,)), ((), ()))
-"""The dimensions that a convolution as a product multiplies."""
 FEW = 8
 """Elements at most of a reduction that is computed element by element."""
 NEWTON_SCHULZ_COEFFICIENTS = (
@@ -73,13 +71,9 @@ def tanh(x: jax.Array) -> jax.Array:
 
 
 @jax.custom_jvp
-def _rational(x: jax.Array) -> jax.Array:
-    with jax.named_scope("tanh"):  # for profiles
-        return _quotient(x)
-
-
+@jax.named_scope("tanh")  # for profiles
 @partial(jax.jit, inline=True)  # traced once per shape
-def _quotient(x: jax.Array) -> jax.Array:
+def _rational(x: jax.Array) -> jax.Array:
     x = jnp.where(x < -LIMIT, -LIMIT, jnp.where(x > LIMIT, LIMIT, x))  # keeps NaN
     square = x * x
     return x * _polynomial(NUMERATOR, square) / _polynomial(DENOMINATOR, square)
@@ -201,7 +195,8 @@ def conv_general_dilated(
         for j in range(width)
     ]
     weights = kernel.reshape(height * width * inputs, outputs)
-    return dot_general(jnp.concatenate(windows, axis=-1), weights, LAST_BY_FIRST)
+    dimensions = ((3,), (0,)), ((), ())  # the last one of the windows, the first of the weights
+    return dot_general(jnp.concatenate(windows, axis=-1), weights, dimensions)
 
 
 def _is_plain(
@@ -291,22 +286,15 @@ def orthogonal(scale: float = 1.0) -> Initializer:
 # Traced once per shape: flax evaluates the shapes of parameters whenever a network is applied.
 @partial(jax.jit, static_argnames=("shape", "scale", "dtype"))
 def _orthogonal(key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any) -> jax.Array:
-    rows, columns = math.prod(shape[:-1]), shape[-1]
-    gaussian = jax.random.normal(key, (max(rows, columns), min(rows, columns)), jnp.float32)
-    kernel = polar_factor(gaussian)
-    kernel = kernel if rows >= columns else kernel.T
-    return (scale * kernel).reshape(shape).astype(dtype)
-
-
-def polar_factor(matrix: jax.Array) -> jax.Array:
-    """Return the nearest matrix with orthonormal columns, by a Newton-Schulz iteration.
+    """Return the polar factor of a Gaussian matrix, by a Newton-Schulz iteration.
 
         X <- X (a I + b G + c G^2),  G = X^T X
 
-    (Higham 2008, "Functions of Matrices", section 8.3, with other coefficients in each step.) The
-    matrix [rows, columns] has full rank and rows >= columns; X^T X = I up to rounding.
+    (Higham 2008, "Functions of Matrices", section 8.3, with other coefficients in each step.)
     """
-    identity = jnp.eye(matrix.shape[1], dtype=matrix.dtype)
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    gaussian = jax.random.normal(key, (max(rows, columns), min(rows, columns)), jnp.float32)
+    identity = jnp.eye(gaussian.shape[1], dtype=gaussian.dtype)
 
     def step(x, coefficients):
         a, b, c = coefficients
@@ -314,7 +302,8 @@ def polar_factor(matrix: jax.Array) -> jax.Array:
         return x @ (a * identity + b * gram + c * gram @ gram), None
 
     # The Frobenius norm bounds the largest singular value, so no singular value exceeds 1.95.
-    start = matrix * (1.95 / jnp.linalg.norm(matrix))
+    start = gaussian * (1.95 / jnp.linalg.norm(gaussian))
     with jax.default_matmul_precision("highest"):
-        factor, _ = jax.lax.scan(step, start, jnp.asarray(NEWTON_SCHULZ_COEFFICIENTS, matrix.dtype))
-    return factor
+        kernel, _ = jax.lax.scan(step, start, jnp.asarray(NEWTON_SCHULZ_COEFFICIENTS))
+    kernel = kernel if rows >= columns else kernel.T
+    return (scale * kernel).reshape(shape).astype(dtype)

@@ -37,39 +37,32 @@ def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def drawing_fast(*args: P.args, **kwargs: P.kwargs) -> R:
-        args, kwargs = jax.tree.map(_if_key(unrolled), (args, kwargs))
-        return jax.tree.map(_if_key(rolled), function(*args, **kwargs))
+        args, kwargs = jax.tree.map(unrolled, (args, kwargs))
+        return jax.tree.map(rolled, function(*args, **kwargs))
 
     return drawing_fast
 
 
-def _if_key(convert: Callable[[jax.Array], jax.Array]) -> Callable[[PyTree], PyTree]:
-    def convert_key(leaf: PyTree) -> PyTree:
-        is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return convert(leaf) if is_key else leaf
-
-    return convert_key
-
-
-def unrolled(key: jax.Array) -> jax.Array:
-    """Return keys [...] that draw the same numbers with straight code.
+def unrolled(leaf: PyTree) -> PyTree:
+    """Return keys [...] that draw the same numbers with straight code; everything else as it is.
 
     Keys of other generators than JAX's default (threefry2x32) come back as they are, and with jax
     0.11 or later all keys: its XLA did not compile DQN with straight code. What is split
     from the result is unrolled too; `rolled` undoes it for states that are saved.
     """
-    return _convert(key, "threefry2x32", _IMPLEMENTATION) if STRAIGHT else key
+    return _convert(leaf, "threefry2x32", _IMPLEMENTATION) if STRAIGHT else leaf
 
 
-def rolled(key: jax.Array) -> jax.Array:
-    """Return unrolled keys [...] as JAX's own, and others as they are."""
-    return _convert(key, _IMPLEMENTATION, "threefry2x32")
+def rolled(leaf: PyTree) -> PyTree:
+    """Return unrolled keys [...] as JAX's own, and everything else as it is."""
+    return _convert(leaf, _IMPLEMENTATION, "threefry2x32")
 
 
-def _convert(key: jax.Array, before: Hashable, after: Hashable) -> jax.Array:
-    if jax.random.key_impl(key) != before:
-        return key
-    return jax.random.wrap_key_data(jax.random.key_data(key), impl=after)
+def _convert(leaf: PyTree, before: Hashable, after: Hashable) -> PyTree:
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    if not is_key or jax.random.key_impl(leaf) != before:
+        return leaf
+    return jax.random.wrap_key_data(jax.random.key_data(leaf), impl=after)
 
 
 @jax.jit

@@ -30,52 +30,40 @@ def scan(
 ) -> tuple[Any, PyTree]:
     """Return `jax.lax.scan(f, init, xs, reverse=reverse)`, with fewer kernels on a GPU.
 
-    There, steps are unrolled, and all outputs of one type are stacked as one array, with one kernel
-    instead of one for each.
-
-    Args:
-        f: `(carry, x) -> carry, y`.
-        init: carry before the first step.
-        xs: [T, ...] inputs.
-        unroll: steps in one iteration of the loop on a GPU; a CPU takes one.
-        reverse: from the last input to the first.
+    There, `unroll` steps are one iteration, and all outputs of one type are stacked as one array,
+    with one kernel instead of one for each.
     """
     if on_cpu():
         return jax.lax.scan(f, init, xs, reverse=reverse)
     x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), xs)
-    packing = Packing(jax.eval_shape(f, init, x)[1])
+    pack, unpack = _packing(jax.eval_shape(f, init, x)[1])
 
     def packed(carry, x):
         carry, y = f(carry, x)
-        return carry, packing.pack(y)
+        return carry, pack(y)
 
     carry, ys = jax.lax.scan(packed, init, xs, reverse=reverse, unroll=unroll)
-    return carry, jax.vmap(packing.unpack)(ys)
+    return carry, jax.vmap(unpack)(ys)
 
 
-class Packing:
-    """A tree of arrays as one vector for each of their types."""
+def _packing(shapes: PyTree) -> tuple[Callable[[PyTree], list[jax.Array]], Callable[..., PyTree]]:
+    """Return functions from a tree of arrays to one vector for each of their types, and back."""
+    places, structure = jax.tree.flatten(shapes)
+    types = list(dict.fromkeys(each.dtype for each in places))
 
-    def __init__(self, shapes: PyTree):
-        self.leaves, self.structure = jax.tree.flatten(shapes)
-        self.types = list(dict.fromkeys(leaf.dtype for leaf in self.leaves))
-
-    def pack(self, tree: PyTree) -> list[jax.Array]:
-        """Return a vector for each of `types`."""
+    def pack(tree):
         leaves = jax.tree.leaves(tree)
-        return [
-            jnp.concatenate([jnp.ravel(leaf) for leaf in leaves if leaf.dtype == dtype])
-            for dtype in self.types
-        ]
+        groups = [[jnp.ravel(leaf) for leaf in leaves if leaf.dtype == dtype] for dtype in types]
+        return list(map(jnp.concatenate, groups))
 
-    def unpack(self, vectors: list[jax.Array]) -> PyTree:
-        """Return the tree that was packed."""
-        rest = dict(zip(self.types, vectors, strict=True))
-        leaves = []
-        for shape in self.leaves:
-            leaf, rest[shape.dtype] = jnp.split(rest[shape.dtype], [shape.size])
-            leaves.append(leaf.reshape(shape.shape))
-        return jax.tree.unflatten(self.structure, leaves)
+    def unpack(vectors):
+        rest, leaves = dict(zip(types, vectors, strict=True)), []
+        for each in places:
+            leaf, rest[each.dtype] = jnp.split(rest[each.dtype], [each.size])
+            leaves.append(leaf.reshape(each.shape))
+        return jax.tree.unflatten(structure, leaves)
+
+    return pack, unpack
 
 
 def scan_gradient_steps(

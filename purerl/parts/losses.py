@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.types import Context, MetaParams, Slot
+from purerl.types import Context, MetaParams, Slot, named
 
 
 def squared(
@@ -167,13 +167,7 @@ def dpo(
 
 VALUE_LOSS = Slot(
     "value_loss",
-    {
-        "squared": squared,
-        "clipped_squared": clipped_squared,
-        "huber": huber,
-        "sloped_squared": sloped_squared,
-        "expectile": expectile,
-    },
+    named(squared, clipped_squared, huber, sloped_squared, expectile),
     inputs=("prediction", "target", "old_prediction"),
     ranges={
         "sloped_squared": {"loss_slope": {"log_uniform": [3e-3, 1.0]}},
@@ -182,13 +176,6 @@ VALUE_LOSS = Slot(
 )
 POLICY_LOSS = Slot(
     "policy_loss",
-    {
-        "clipped_surrogate": clipped_surrogate,
-        "dpo": dpo,
-        "clip_higher": clip_higher,
-        "kl_penalty": kl_penalty,
-        "spo": spo,
-        "apa": apa,
-    },
+    named(clipped_surrogate, dpo, clip_higher, kl_penalty, spo, apa),
     inputs=("log_ratio", "advantage"),
 )

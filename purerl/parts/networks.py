@@ -33,16 +33,6 @@ def dense(size: int, kernel_init: Initializer) -> nn.Dense:
     return nn.Dense(size, kernel_init=kernel_init, dot_general=dot_general)
 
 
-def _convolution(kernel_init: Initializer) -> nn.Conv:
-    return nn.Conv(
-        16,
-        (3, 3),
-        padding="VALID",
-        kernel_init=kernel_init,
-        conv_general_dilated=conv_general_dilated,
-    )
-
-
 class Torso(nn.Module):
     """Features of an observation: a multilayer perceptron, behind a convolution for images.
 
@@ -63,7 +53,8 @@ class Torso(nn.Module):
         activation = ACTIVATIONS[self.activation]
         batch_shape = x.shape[: x.ndim - self.obs_ndim]
         if self.obs_ndim == 3:
-            x = _convolution(self.kernel_init)(x)
+            init, fast = self.kernel_init, conv_general_dilated
+            x = nn.Conv(16, (3, 3), padding="VALID", kernel_init=init, conv_general_dilated=fast)(x)
             x = activation(nn.LayerNorm(name="ConvNorm_0")(x) if self.layer_norm else x)
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
@@ -120,29 +111,18 @@ class Recurrence(nn.Module):
         if done is None:
             return cell(memory, features)[0]
 
-        kernels = triton_module("recurrence")
-        along = _through_time if kernels is None else kernels.through_time
-        remembered = along(cell, features.reshape(*done.shape, -1), memory, done)
+        def step(cell, memory, inputs):
+            features, done = inputs
+            remembered, _ = cell(memory, features)
+            return jnp.where(done[:, None], 0.0, remembered), remembered
+
+        features, kernels = features.reshape(*done.shape, -1), triton_module("recurrence")
+        if kernels is None:
+            scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+            _, remembered = scan(cell, memory, (features, done))
+        else:
+            remembered = kernels.through_time(cell, features, memory, done)
         return remembered.reshape(-1, self.size)
-
-
-def _through_time(
-    cell: nn.GRUCell, features: jax.Array, memory: jax.Array, done: jax.Array
-) -> jax.Array:
-    """Return the memories [T, n, H] after every step, before any reset.
-
-    Features are [T, n, F], the memory [n, H] is that before the first step, and `done` [T, n] bool
-    resets it.
-    """
-
-    def step(cell, memory, inputs):
-        features, done = inputs
-        remembered, _ = cell(memory, features)
-        return jnp.where(done[:, None], 0.0, remembered), remembered
-
-    scan = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
-    _, remembered = scan(cell, memory, (features, done))
-    return remembered
 
 
 class ActorCritic(nn.Module):

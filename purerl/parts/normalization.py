@@ -97,10 +97,8 @@ def discounted_running_returns(
     """Forward discounted sums R_t = r_t + gamma * R_{t-1}, restarted after an episode's end.
 
     Their variance is the scale by which rewards are normalised (Engstrom et al. 2020, section 3).
-    Rewards and the flags `done` are [T, ...], the `initial` sums before the first step [...].
-
-    Returns:
-        the sums [T, ...], and the running sum [...] to begin the next rollout with.
+    Rewards and the flags `done` are [T, ...], the `initial` sums before the first step [...]. Also
+    return the running sum [...] to begin the next rollout with.
     """
 
     def forward(running, inputs):

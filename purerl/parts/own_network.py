@@ -62,23 +62,20 @@ class OwnNetwork:
 
     def _inputs(self, obs: jax.Array) -> tuple[PyTree, ...]:
         """Return the module's inputs [B, ...] at the start of episodes."""
-        memory = self.no_memory(math.prod(self._batch_shape(obs)))
-        return (self._samples(obs), memory) if self.is_recurrent else (self._samples(obs),)
+        shape, samples = self._seen(obs)
+        return (samples, self.no_memory(math.prod(shape))) if self.is_recurrent else (samples,)
 
-    def _samples(self, obs: jax.Array) -> PyTree:
-        """Return observations [..., *obs_shape] as the environment shows them [B, ...]."""
+    def _seen(self, obs: jax.Array) -> tuple[tuple[int, ...], PyTree]:
+        """Return the leading axes [...] of observations, and samples [B, ...] as they are shown."""
         params = self.env.default_params
-        samples = obs.reshape(-1, *self.env.observation_space(params).shape)
-        restored = getattr(self.env, "restored", None)
-        return samples if restored is None else restored(samples, params)
+        shape = self.env.observation_space(params).shape
+        samples, restored = obs.reshape(-1, *shape), getattr(self.env, "restored", None)
+        samples = samples if restored is None else restored(samples, params)
+        return obs.shape[: obs.ndim - len(shape)], samples
 
     def _apply(self, variables: PyTree, *inputs: PyTree) -> Any:
         with nn.intercept_methods(_fast):
             return self.module.apply(variables, *inputs)
-
-    def _batch_shape(self, obs: jax.Array) -> tuple[int, ...]:
-        ndim = len(self.env.observation_space(self.env.default_params).shape)
-        return obs.shape[: obs.ndim - ndim]
 
     def _outputs(self) -> PyTree:
         """Trace the module, and return the shapes of its outputs."""
@@ -91,7 +88,7 @@ class OwnNetwork:
             )
             call, outputs = jax.make_jaxpr(self.module.apply, return_shape=True)(variables, *inputs)
         except Exception as error:
-            seen = shown(jax.eval_shape(self._samples, obs))
+            seen = shown(jax.eval_shape(lambda obs: self._seen(obs)[1], obs))
             hint = "" if self.is_recurrent else "; a memory needs initial_memory()"
             raise self._error(f"fails for observations {seen}: {_text(error)}{hint}") from error
         if other := sorted(set(variables) - {"params"}):
@@ -142,8 +139,7 @@ class OwnActorCritic(OwnNetwork):
         if self.is_recurrent:
             before = jax.eval_shape(lambda: self.no_memory(SAMPLES))
             found, expected = shown(outputs[2], dtype=True), shown(before, dtype=True)
-            structures: Any = jax.tree.structure(outputs[2]), jax.tree.structure(before)
-            if structures[0] != structures[1] or found != expected:
+            if found != expected:
                 raise self._error(
                     f"returns a memory {found}: must have the structure of initial_memory, "
                     f"{expected}"
@@ -161,10 +157,8 @@ class OwnActorCritic(OwnNetwork):
         self, params: PyTree, obs: jax.Array, memory: PyTree = None, done: jax.Array | None = None
     ) -> tuple[Policy, jax.Array, PyTree]:
         """Return the policy, the value [...] and the next memory; see `ActorCritic.__call__`."""
-        shape, samples = self._batch_shape(obs), self._samples(obs)
-        if not self.is_recurrent:
-            head, value, memory = self._step(params, samples, None)
-        elif done is None:
+        shape, samples = self._seen(obs)
+        if done is None:
             before = self.no_memory(*shape) if memory is None else memory
             before = jax.tree.map(lambda x: x.reshape(-1, *x.shape[len(shape) :]), before)
             head, value, memory = self._step(params, samples, before)
@@ -175,10 +169,9 @@ class OwnActorCritic(OwnNetwork):
         )
         if self.gaussian is None:
             return Categorical(head), value, memory
-        mean, log_std = head if isinstance(head, tuple) else (head, params["log_std"])
-        if isinstance(head, tuple):
-            log_std = jnp.clip(log_std, *LOG_STD)
-        return self.gaussian(mean, log_std), value, memory
+        if not isinstance(head, tuple):
+            return self.gaussian(head, params["log_std"]), value, memory
+        return self.gaussian(head[0], jnp.clip(head[1], *LOG_STD)), value, memory
 
     def _step(
         self, params: PyTree, samples: PyTree, memory: PyTree

@@ -1,4 +1,4 @@
-"""Values of all actions: networks, and epsilon-greedy policies, of DQN and PQN."""
+"""Values of all actions, in DQN and PQN: networks, epsilon-greedy policies, and targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.parts import networks
+from purerl.fast import loops
+from purerl.parts import networks, returns
 from purerl.parts.own_network import SAMPLES, OwnNetwork, module_of
 from purerl.parts.policies import likeliest
-from purerl.types import Environment, PyTree
+from purerl.types import Context, Environment, Estimates, MetaParams, PyTree, Rollout
 
 
 class ActionValues(NamedTuple):
@@ -120,8 +121,9 @@ class OwnQNetwork(OwnNetwork):
 
     def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        values = self._apply(params, self._samples(obs))
-        return ActionValues(values.astype(jnp.float32).reshape(*self._batch_shape(obs), -1))
+        shape, samples = self._seen(obs)
+        values = self._apply(params, samples)
+        return ActionValues(values.astype(jnp.float32).reshape(*shape, -1))
 
 
 def q_network(
@@ -146,3 +148,25 @@ def q_network(
         return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
     module = module_of(config.network, env.action_space(env.default_params))
     return OwnQNetwork(module, env, num_actions)
+
+
+def q_lambda(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
+    """Peng's Q(lambda) (Peng & Williams 1996), as in PQN (Gallici et al. 2024, equation 11).
+
+        G_t = r_t + gamma * ((1 - lambda) * V'_t + lambda * (V'_t if end_t else G_{t+1}))
+
+    In the terms of `purerl.parts.returns`. With values of states it would be GAE.
+    """
+    hyperparams, following = context.hyperparams, returns.bootstrap(rollout)
+
+    def backward(later, inputs):
+        reward_t, following_t, end_t = inputs
+        later = jnp.where(end_t, following_t, later)
+        later = following_t + hyperparams.gae_lambda * (later - following_t)
+        target = reward_t + hyperparams.gamma * later
+        return target, target
+
+    inputs = rollout.reward, following, returns.ends(rollout)
+    start = jnp.zeros_like(following[0])
+    _, target = loops.scan(backward, start, inputs, unroll=returns.UNROLL, reverse=True)
+    return Estimates(target - rollout.value, target)

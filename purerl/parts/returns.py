@@ -1,6 +1,6 @@
 """Advantages and value targets, correct at termination and at truncation.
 
-`gae`, `n_step`, `q_lambda` and `v_trace` fill the slot `targets`. In their docstrings,
+`gae`, `n_step` and `v_trace` fill the slot `targets`. In their docstrings,
 
     V_t, V'_t    are `value` and `next_value` of a `Rollout`; V'_t is 0 after a termination
     G_t          is the value target of step t
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast import loops
-from purerl.types import Context, Estimates, MetaParams, Rollout, Slot, TargetEstimator
+from purerl.types import Context, Estimates, MetaParams, Rollout, Slot, TargetEstimator, named
 
 UNROLL = 16
 """Steps in one iteration on a GPU, where each is one short kernel."""
@@ -55,28 +55,6 @@ def n_step(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estim
 
     one_step = rollout.reward + hyperparams.gamma * following
     target, _ = jax.lax.scan(lengthened, one_step, jnp.arange(2, len(one_step) + 1))
-    return Estimates(target - rollout.value, target)
-
-
-def q_lambda(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:
-    """Peng's Q(lambda) (Peng & Williams 1996), as in PQN (Gallici et al. 2024, equation 11).
-
-        G_t = r_t + gamma * ((1 - lambda) * V'_t + lambda * (V'_t if end_t else G_{t+1}))
-
-    The advantage is G_t - V_t. With values of states, as in PPO, it is GAE.
-    """
-    hyperparams, following = context.hyperparams, bootstrap(rollout)
-
-    def backward(later, inputs):
-        reward_t, following_t, end_t = inputs
-        later = jnp.where(end_t, following_t, later)
-        later = following_t + hyperparams.gae_lambda * (later - following_t)
-        target = reward_t + hyperparams.gamma * later
-        return target, target
-
-    inputs = rollout.reward, following, ends(rollout)
-    start = jnp.zeros_like(following[0])
-    _, target = loops.scan(backward, start, inputs, unroll=UNROLL, reverse=True)
     return Estimates(target - rollout.value, target)
 
 
@@ -150,7 +128,7 @@ def ends(rollout: Rollout) -> jax.Array:
 
 TARGETS = Slot(
     "targets",
-    {"gae": gae, "n_step": n_step, "q_lambda": q_lambda, "v_trace": v_trace},
+    named(gae, n_step, v_trace),
     arguments=("rollout",),
     ranges={"n_step": {"return_steps": {"choice": [1, 3, 5, 10, 20]}}},
     returns_numbers=True,

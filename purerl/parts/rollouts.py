@@ -35,19 +35,6 @@ class Environments(NamedTuple):
     """[N, ...] memory of a recurrent agent in the running episodes; None without recurrence"""
 
 
-class Outcome(NamedTuple):
-    """Results of one step of N environments."""
-
-    reward: jax.Array
-    """[N] float32"""
-    terminated: jax.Array
-    """[N] bool: the episode ended in a terminal state"""
-    truncated: jax.Array
-    """[N] bool: the episode was cut by a time limit; both flags can be true"""
-    final_obs: jax.Array
-    """[N, *obs_shape] the observation after the action and before any reset"""
-
-
 Act = Callable[[jax.Array, Any], tuple[PyTree, PyTree]]
 """`(observations [N, ...], memory) -> distribution of actions, next memory`"""
 
@@ -69,11 +56,13 @@ def step(
     sums: EpisodeSums,
     action: jax.Array,
     start: PyTree = None,
-) -> tuple[Environments, EpisodeSums, Outcome]:
+) -> tuple[Environments, EpisodeSums, tuple[jax.Array, jax.Array, jax.Array, jax.Array]]:
     """Step N environments, and reset those in which an episode ended.
 
     Finished episodes are added to the sums, each [N]. `start` is the memory of a recurrent agent at
     the start of an episode.
+
+    Also return `reward`, `terminated`, `truncated` and `final_obs` as in a `Transition`.
     """
     obs, state, reward, terminated, truncated, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
         keys, envs.state, action, env_params
@@ -81,7 +70,7 @@ def step(
     reward = reward.astype(jnp.float32)
     done = jnp.logical_or(terminated, truncated)
     unfinished, sums = record(envs.unfinished, sums, reward, done)
-    outcome = Outcome(reward, terminated, truncated, info["final_observation"])
+    outcome = reward, terminated, truncated, info["final_observation"]
     return Environments(state, obs, unfinished, forget(envs.memory, done, start)), sums, outcome
 
 
@@ -122,17 +111,7 @@ def collect(
             action if hasattr(space, "n") else policy.bounded(action, space),
             start,
         )
-        transition = Transition(
-            obs=envs.obs,
-            action=action,
-            log_prob=log_prob,
-            reward=outcome.reward,
-            terminated=outcome.terminated,
-            truncated=outcome.truncated,
-            final_obs=outcome.final_obs,
-            memory=envs.memory,
-            kept=keep(policy),
-        )
+        transition = Transition(envs.obs, action, log_prob, *outcome, envs.memory, keep(policy))
         return (after, sums), transition
 
     step_keys = (

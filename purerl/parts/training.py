@@ -87,17 +87,12 @@ def train(
 
     Learners have this function as their method `train`, and `num_updates` in their states.
 
-    Args:
-        learner: with its static parts bound.
-        key: of all randomness.
-        hyperparams: traced settings.
-        meta_params: of the slots.
-        env_params: of the environment.
-        num_updates: [] int32, the length of this training, at most `config.num_updates`, which is
-            the default. It is traced, so one program trains agents for different lengths, and
-            progress and annealing follow it. Under `vmap`, agents with lengths of their own all
-            cost as much as the longest. Sums and metrics of updates after the end are zero.
-        evaluations: `purerl.parts.evaluation.GreedyEvaluations` during this training, or None.
+    `num_updates` [] int32 is the length of this training, at most `config.num_updates`, which is
+    the default. It is traced, so one program trains agents for different lengths, and progress and
+    annealing follow it. Under `vmap`, agents with lengths of their own all cost as much as the
+    longest. Sums and metrics of updates after the end are zero.
+
+    `evaluations` are `purerl.parts.evaluation.GreedyEvaluations` during this training, or None.
     """
 
     def step(state):

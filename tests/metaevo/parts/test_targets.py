@@ -8,7 +8,7 @@ from metaevo.config.references import reference_of
 from metaevo.parts import Formula, LearnedTargets, Program
 from metaevo.parts.formula import HAND_WRITTEN
 from metaevo.parts.learners import PART
-from purerl import ppo
+from purerl import ppo, pqn
 from purerl.parts import returns
 from purerl.types import Context, Estimates, Rollout
 from tests.metaevo.evolving import settings_of
@@ -54,7 +54,7 @@ def test_hand_written_targets_as_formulas_and_programs(name, kind):
         codes, constants = made.compiled(expression)
         meta_params = {"codes": codes[None], "constants": constants[None]}
     found = jax.jit(made.apply)(meta_params, CONTEXT, seen)
-    expected = returns.TARGETS.functions[function](None, CONTEXT, seen)
+    expected = pqn.LEARNER.slot("targets").functions[function](None, CONTEXT, seen)
     np.testing.assert_allclose(found.target, expected.target, rtol=1e-5, atol=1e-6)
     if name != "v_trace":
         np.testing.assert_allclose(found.advantage, expected.advantage, rtol=1e-5, atol=1e-6)

@@ -22,7 +22,7 @@ def test_layers_match_flax(batch, inputs, outputs):
     keys = jax.random.split(jax.random.key(0), 2)
     x = jax.random.normal(keys[0], (*batch, inputs))
     weights = jax.random.normal(keys[1], (*batch, outputs))
-    ours, flax = networks._dense(outputs, networks.LECUN_NORMAL), nn.Dense(outputs)
+    ours, flax = networks.dense(outputs, networks.LECUN_NORMAL), nn.Dense(outputs)
     params = ours.init(jax.random.key(1), x)
     np.testing.assert_allclose(ours.apply(params, x), flax.apply(params, x), rtol=1e-5, atol=1e-6)
 

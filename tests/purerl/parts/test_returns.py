@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as npst
 
+from purerl import pqn
 from purerl.parts import returns
 from purerl.parts.normalization import discounted_running_returns
 from purerl.types import Context, Rollout
@@ -57,6 +58,7 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
 
 
 GAMMA, LAMBDA, STEPS = 0.9, 0.8, 3
+TARGETS = pqn.LEARNER.slot("targets").functions
 
 
 def summed(
@@ -95,7 +97,7 @@ def summed(
     return target - value[t], target
 
 
-@pytest.mark.parametrize("name", returns.TARGETS.functions)
+@pytest.mark.parametrize("name", TARGETS)
 def test_targets_are_sums_of_their_definition(name):
     """Episodes end in the middle of a rollout, also by truncation; Q-values are of any size."""
     rng = np.random.default_rng(3)
@@ -109,7 +111,7 @@ def test_targets_are_sums_of_their_definition(name):
     rollout = Rollout(*jnp.float32([reward, value, next_value]), terminated, truncated)
     hyperparams = SimpleNamespace(gamma=GAMMA, gae_lambda=LAMBDA, return_steps=STEPS)
     found = returns.estimates(
-        returns.TARGETS.functions[name],
+        TARGETS[name],
         None,
         Context(hyperparams),
         rollout._replace(ratio=jnp.float32(ratio)),
