@@ -29,13 +29,23 @@ evaluation: {seeds: 0}
 """
 
 
+DRAWS_LITTLE = """
+import runpy, sys
+from metaevo.reports import film, plots
+film.FRAMES, plots.DPI = 3, 50
+sys.argv[0] = "experiments/evolve_value_loss.py"
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The script; the film of a report takes longer than its evolution."""
+
+
 def start(place, run_dir, *arguments, devices=2, new=True):
     """A process of the script on so many devices of its own.
 
     `place` has the settings, tiny.yaml; compiled programs are kept there for other processes.
     """
     settings = ["--config", place / "tiny.yaml"] if new else ["--resume"]
-    command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
+    command = [sys.executable, "-c", DRAWS_LITTLE, *settings]
     env = {
         **os.environ,
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {SHORT}",

@@ -48,7 +48,8 @@ def workspace(tmp_path_factory):
         train = {"total_timesteps": 128, "num_envs": 2, "num_steps": 16, "hidden_sizes": (4,),
                  "num_minibatches": 1, "update_epochs": 1}  # fmt: skip
         for name, rate in (("train/my_run", 1e-3), ("ppo", 1e-3), ("ppo_fast", 2e-3)):
-            run = {"hyperparams": {"learning_rate": rate}, "train": train, "seeds": 2}
+            run = {"hyperparams": {"learning_rate": rate}, "train": train, "seeds": 2,
+                   "evaluation": {"episodes": 0, "film": False}}  # fmt: skip
             metaevo.train("ppo", env="CartPole-v1", run_dir=f"runs/{name}", **run)
     return path, {"problem": problem, "found": found, "train_settings": train}
 
