@@ -5,8 +5,8 @@ devices.
 """
 
 import importlib
-import pkgutil
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ def public_names(
     """
     stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
     found = re.findall(r"^from (\S+) import (\w+) as (\w+)$", stub, re.MULTILINE)
-    homes = {name: f"{module}.{there}" for module, there, name in found}
+    homes = {name: (module, there) for module, there, name in found}
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return pkgutil.resolve_name(homes[name])
+        module, there = homes[name]
+        known = vars(importlib.import_module(module))
+        return known[there] if there in known else importlib.import_module(f"{module}.{there}")
 
-    return get, lambda: list(homes), list(homes)
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes}), list(homes)
 
 
 _get, __dir__, __all__ = public_names(__name__, __file__)

@@ -117,11 +117,12 @@ class LowRankES(Strategy):
         cost = shape(None, -evaluation.fitness, None, None).reshape(-1, 2)
         pairs = len(cost)
         weights = cost[:, 0] - cost[:, 1]
-        chunks = -(-pairs // PAIRS)
-        weights = jnp.pad(weights, (0, chunks * PAIRS - pairs)).reshape(chunks, PAIRS)
+        size = min(PAIRS, pairs)
+        chunks = -(-pairs // size)
+        weights = jnp.pad(weights, (0, chunks * size - pairs)).reshape(chunks, size)
 
         def add(total, chunk):
-            numbers = chunk * PAIRS + jnp.arange(PAIRS)
+            numbers = chunk * size + jnp.arange(size)
             noise = self._noise(population.key, numbers, state.mean)
             return jax.tree.map(jnp.add, total, self._sum(weights[chunk], noise, state.mean)), None
 

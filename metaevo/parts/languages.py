@@ -342,11 +342,6 @@ class Written(Part):
         if self.gives == "slope" and not self.known.arguments:
             raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
 
-    @classmethod
-    def for_slot(cls, slot: str) -> Self:
-        """Return the part with this slot."""
-        return cls(slot=slot)  # type: ignore[call-arg]
-
     def in_slot(self, slot: Slot) -> Self:
         """Return the part with the slot's scalar arguments."""
         known = LANGUAGES.get(slot.name)

@@ -1,7 +1,7 @@
 """Parts of a learner: what fills its slots, learned or hand-written."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -67,7 +67,8 @@ class Part:
     @classmethod
     def for_slot(cls, slot: str) -> "Part":
         """Return the part that settings complete, where the slot's name is given."""
-        return cls()
+        has_any = any(each.name == "slot" for each in fields(cls))
+        return cls(slot=slot) if has_any else cls()  # type: ignore[call-arg]
 
     def in_slot(self, slot: Slot) -> "Part":
         """Return the part in a learner's slot, whose arguments it may need to know."""

@@ -329,12 +329,13 @@ def settings_class(raw: PlainDict) -> type[Any]:
         settings.append(section("component", part))
         settings.append(section("strategy", part.strategy or StrategyConfig))
     else:
+        by_slot = isinstance(evolve, dict)
         several = [
-            (name, cls, field(default_factory=partial(cls.for_slot, slot)))
+            (name, cls, field(default_factory=partial(cls.for_slot, slot) if by_slot else cls))
             for name, (slot, cls) in evolved.items()
         ]
         settings.append(section("component", make_dataclass("Components", several, frozen=True)))
-        evolve = evolve if isinstance(evolve, dict) else tuple(evolve)
+        evolve = evolve if by_slot else tuple(evolve)
     taken = {slot for slot, _ in evolved.values()}
     slots = [
         Setting(slot.name, str, slot.compared[0], records.describe(slot))

@@ -133,10 +133,11 @@ class LearnerProblem(MetaProblem):
             except ConfigError as error:
                 raise ConfigError(f"{where and f'{where}{name}: '}{error}") from None
         first = next(iter(self._setups.values()))
-        for part in self.parts.by_slot.values():
+        for slot, part in self.parts.by_slot.items():
             key = f"parts: {type(part).__name__}"
             if not jax.tree.leaves(first.check(key, part)):
-                raise ConfigError(f"{key}: init returns no parameters: nothing can be evolved")
+                reason = f"init returns no parameters for {slot}: nothing can be evolved"
+                raise ConfigError(f"{key}: {reason}")
         for slot, (part, meta_params) in self.fixed.items():
             first.check(f"fixed.{slot}", part, meta_params)
         self.bound = [self._bound(name) for name in named]

@@ -85,7 +85,7 @@ class JournalLock(JournalFileOpenLock):
 
 
 def check_url(url: str) -> None:
-    """Raise `ValueError` unless a text is the URL of a kind of database with a driver."""
+    """Raise `ValueError` unless a text is the URL of a kind of database that SQLAlchemy knows."""
     try:
         make_url(url).get_dialect()
     except (ImportError, sqlalchemy.exc.ArgumentError) as error:

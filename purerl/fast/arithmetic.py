@@ -304,6 +304,6 @@ def _orthogonal(key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any
     # The Frobenius norm bounds the largest singular value, so no singular value exceeds 1.95.
     start = gaussian * (1.95 / jnp.linalg.norm(gaussian))
     with jax.default_matmul_precision("highest"):
-        kernel, _ = jax.lax.scan(step, start, jnp.asarray(NEWTON_SCHULZ_COEFFICIENTS))
+        kernel, _ = jax.lax.scan(step, start, jnp.asarray(NEWTON_SCHULZ_COEFFICIENTS, start.dtype))
     kernel = kernel if rows >= columns else kernel.T
     return (scale * kernel).reshape(shape).astype(dtype)

@@ -56,6 +56,8 @@ class OwnNetwork:
         if not self.is_recurrent:
             return None
         memory = self.module.apply({}, method="initial_memory")
+        if not jax.tree.leaves(memory):
+            raise self._error("initial_memory() returns no arrays: must be the memory of one agent")
         return jax.tree.map(
             lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
         )
@@ -89,7 +91,10 @@ class OwnNetwork:
             call, outputs = jax.make_jaxpr(self.module.apply, return_shape=True)(variables, *inputs)
         except Exception as error:
             seen = shown(jax.eval_shape(lambda obs: self._seen(obs)[1], obs))
-            hint = "" if self.is_recurrent else "; a memory needs initial_memory()"
+            if isinstance(error, SettingError):
+                raise
+            wants_memory = "missing 1 required positional argument" in str(error)
+            hint = "; a memory needs initial_memory()" if wants_memory else ""
             raise self._error(f"fails for observations {seen}: {_text(error)}{hint}") from error
         if other := sorted(set(variables) - {"params"}):
             raise self._error(f"has variables in {other[0]!r}: only parameters are supported")

@@ -17,6 +17,9 @@ class Quadratic(metaevo.MetaProblem):
         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
 
 assert jax.config.jax_enable_x64
+from purerl.parts.networks import orthogonal
+kernel = orthogonal()(jax.random.key(0), (4, 2), jnp.float32)
+assert jnp.allclose(kernel.T @ kernel, jnp.eye(2), atol=1e-5)
 for algorithm in ("Open_ES", "CMA_ES", "SimpleGA", "low_rank_es"):
     strategy = {"algorithm": algorithm, "population_size": 8}
     evolution = {"validation_seeds": 0, "num_devices": 1}

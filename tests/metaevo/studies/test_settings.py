@@ -104,3 +104,30 @@ def test_formulas_fill_several_slots():
     assert policy_loss.text(policy_loss.init(None)) == "1.0 * log_ratio - ratio * advantage"
     assert targets.text(targets.init(None)) == "delta + 0.9 * next_advantage"
     assert value_loss.hidden_sizes == (4,)
+
+
+SLOTTED = """
+from dataclasses import dataclass
+import jax.numpy as jnp
+import metaevo
+
+@dataclass(frozen=True)
+class Slotted(metaevo.Part):
+    slot: str = "value_loss"
+
+    def init(self, key):
+        return jnp.zeros(())
+
+    def apply(self, meta_params, context, *arguments):
+        return meta_params * arguments[0]
+"""
+
+
+def test_an_own_part_of_any_slot_is_in_its_slot(tmp_path, monkeypatch):
+    """By its slot, and a formula in a list has the defaults of its class."""
+    (tmp_path / "slotted.py").write_text(SLOTTED)
+    monkeypatch.chdir(tmp_path)
+    (part,) = settings_of({"evolve": {"policy_loss": "slotted.py"}}).build().parts.by_slot.values()
+    assert part.slot == "policy_loss"
+    own = {"slot": "policy_loss", "expression": "-c0 * ratio * advantage"}
+    settings_of({"evolve": ["formula"], "component": {"formula": own}}).build()
