@@ -17,6 +17,7 @@ on an idle machine only. docs/explanation/performance.md explains the columns.
 import argparse
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -36,6 +37,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], Iterator[Case]]] = {
 def main() -> int:
     """Run the suites; return 1 if a variant failed."""
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # workers end, and rows are saved
     cases = [case for name in options.suites for case in SUITES[name](options)]
     print("  ".join(f"{key} {value}" for key, value in machine().items()))
     table = Table(*COLUMNS)

@@ -6,10 +6,11 @@ python -m venv --system-site-packages .venv-discogen
 .venv-discogen/bin/pip install --no-index --no-deps gpu/wheels/discogen/*.whl
 python experiments/gpu_queue.py --minutes 13 --to gpu/results
 
-A job is a command that goes on from what it has saved, and has left its result when it succeeds.
 Jobs run in order, but for those with a result and those that need more minutes than are left. At
-the end of the time the running one is told to save and stop. `gpu/` travels in both directions; git
-ignores it, so copy finished tables to docs/results. `--tiny` tries everything on a CPU.
+the end of the time the running one is told to save and stop. In the next lease an evolution goes on
+from its checkpoint, DiscoGen's table from its finished cells; a benchmark begins again. `gpu/`
+travels in both directions; git ignores it, so copy finished tables to docs/results. `--tiny` tries
+everything on a CPU.
 """
 
 import argparse
@@ -60,10 +61,10 @@ BENCHMARK = "experiments/benchmark.py"
 JOBS = [
     Job("first_ratio", 1, ["experiments/gpu_queue.py", "--first-ratio", "{to}/first_ratio.json"],
         [], ["--tiny"]),
-    Job("kernels", 3,
-        [BENCHMARK, "ppo", "recurrent", "--without-kernels", "--save", "{to}/kernels.json"],
-        ["--agents", "64", "2048"],
-        ["--agents", "2", "--frames", "512", "--repeats", "1"]),
+    *(Job(name, 2, [BENCHMARK, suite, "--without-kernels", "--save", f"{{to}}/{name}.json"],
+          ["--agents", agents], ["--agents", "2", "--frames", "512", "--repeats", "1"])
+      for suite in ("ppo", "recurrent") for agents in ("64", "2048")
+      for name in (f"kernels_{suite}_{agents}",)),
     Job("kernels_evolution", 2,
         [BENCHMARK, "evolution", "--shape", "evolve_value_loss/blog", "--without-kernels",
          "--save", "{to}/kernels_evolution.json"],
@@ -187,9 +188,10 @@ def download(folder: Path) -> int:
     ).splitlines()
     theirs = ["--requirement", str(ROOT / "experiments" / "discogen" / "requirements.txt")]
     pip = [sys.executable, "-m", "pip", "download", "-q", "--python-version", "3.12"]
+    tested = ["--constraint", str(ROOT / "constraints.txt")]
     code = 0
     for target, wanted in (
-        (folder, [each for each in ours if "extra ==" not in each]),
+        (folder, [*tested, *(each for each in ours if "extra ==" not in each)]),
         (folder / "discogen", theirs),
         (folder / "discogen", ["--no-deps", "discogen==1.3.0"]),
     ):
@@ -213,13 +215,20 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser("gpu_queue.py", description=__doc__, formatter_class=formatter)
     add = parser.add_argument
     add("--minutes", type=float, default=13, help="of the lease that are left (default: 13)")
-    add("--to", type=Path, default=Path("gpu/results"), metavar="FOLDER", help="of the results")
+    add(
+        "--to",
+        type=Path,
+        metavar="FOLDER",
+        help="of the results (default: gpu/results or gpu/tiny)",
+    )
     names = [job.name for job in JOBS]
     add("--only", nargs="+", default=(), choices=names, metavar="JOB", help=", ".join(names))
     add("--tiny", action="store_true", help="tiny sizes, also without a GPU")
     add("--wheels", type=Path, metavar="FOLDER", help="only download what the machine lacks")
     add("--first-ratio", type=Path, metavar="FILE", help=argparse.SUPPRESS)
-    return parser.parse_args(argv, argparse.Namespace(error=parser.error))
+    options = parser.parse_args(argv, argparse.Namespace(error=parser.error))
+    options.to = options.to or Path("gpu", "tiny" if options.tiny else "results")
+    return options
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Formulas and programs become text, parts with arrays their own source (`source.p
 
 import ast
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ HYPERPARAMS = {
     "gamma": "config['GAMMA']",
     "gae_lambda": "config['GAE_LAMBDA']",
     "max_grad_norm": "config['MAX_GRAD_NORM']",
+    "entropy_coef": "config['ENT_COEF']",
+    "vf_coef": "config['VF_COEF']",
     "learning_rate": "1.0",
     "final_learning_rate": "0.0 if config.get('SCHEDULE_LR', True) else 1.0",
 }
@@ -133,6 +136,10 @@ def _function(source: Source, slot: str, function: Callable[..., Any], meta_para
     if formulas.is_written(part):
         return formulas.add(source, slot, part, meta_params)
     if part is not None:
+        arguments = list(inspect.signature(type(part).apply).parameters)
+        if arguments[2:3] != ["context"]:  # by which `_check_context` knows it
+            wanted = f"apply: must be (self, meta_params, context, ...), not {tuple(arguments)}"
+            raise metaevo.ConfigError(f"{type(part).__name__}.{wanted}")
         return f"{source.part(part)}().apply"
     name = source.function(function)
     if function is not optimizers.schedule_free_adam:
@@ -160,6 +167,12 @@ def _check_context(body: str, module: str, reference: str) -> None:
     given = SHARED | GIVEN if module == "optim" else SHARED
     for node in ast.walk(ast.parse(body)):
         match node:
+            case ast.Attribute(attr="learning_rate" | "final_learning_rate" as name) if (
+                module != "optim"
+            ):
+                raise metaevo.ConfigError(
+                    f"{reference} reads {name}, which their module {module} is not given"
+                )
             case ast.Attribute(value=ast.Name(id="context"), attr=name) if name not in given:
                 raise metaevo.ConfigError(
                     f"{reference} reads context.{name}, which their module {module} is not given"

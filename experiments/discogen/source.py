@@ -16,6 +16,8 @@ from typing import Any
 import metaevo
 
 OURS = "purerl", "metaevo"
+THEIRS = {"jax", "numpy", "optax"}
+"""Packages of a module, in addition to Python's."""
 PLAIN = {
     "purerl.fast.arithmetic:tanh": "tanh = jnp.tanh",
     "purerl.fast.loops:scan": "scan = jax.lax.scan",
@@ -78,6 +80,10 @@ class Source:
                 return self.add(sys.modules[origin], alias.name)
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 statement.names = [each for each in names if name in (each.asname, each.name)]
+                origin = getattr(statement, "module", None) or statement.names[0].name
+                if (root := origin.partition(".")[0]) not in THEIRS | sys.stdlib_module_names:
+                    allowed = ", ".join(sorted(THEIRS))
+                    raise metaevo.ConfigError(f"imports {root}: their modules have {allowed} only")
                 self.imports[ast.unparse(statement)] = None
                 return name
         self._names[key] = own = self.name(name)

@@ -81,12 +81,13 @@ def _traced(errors: jax.Array, decay: jax.Array, rollout: Rollout) -> jax.Array:
     """Return S_t = error_t + decay_t * (0 if end_t else S_{t+1}), [T, N]; decays [] or [T, N]."""
 
     def backward(later, inputs):
-        error_t, decay_t, end_t = inputs
+        error_t, end_t, *own = inputs
+        (decay_t,) = own or (decay,)
         # Chosen before it is multiplied: 0 * NaN would carry a NaN into the episode before.
         total = error_t + decay_t * jnp.where(end_t, 0.0, later)
         return total, total
 
-    inputs = errors, jnp.broadcast_to(decay, errors.shape), ends(rollout)
+    inputs = errors, ends(rollout), *((decay,) if jnp.ndim(decay) else ())
     start = jnp.zeros_like(errors[0])
     return loops.scan(backward, start, inputs, unroll=UNROLL, reverse=True)[1]
 

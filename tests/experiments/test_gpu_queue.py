@@ -12,7 +12,7 @@ SCRIPT = """
 import signal, sys, time, pathlib
 path = pathlib.Path(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: (path.write_text("saved"), sys.exit(1)))
-path.exists() or time.sleep(60)
+path.exists() or time.sleep(300)
 """
 
 
@@ -34,7 +34,7 @@ def lease(folder, seconds, *flags):
 
 
 def test_leases_continue_one_another(queue, capsys):
-    assert lease(queue, 4, "--only", "long") == 0
+    assert lease(queue, 12, "--only", "long") == 0
     assert "goes on in the next lease" in capsys.readouterr().out
     assert (queue / "state").read_text() == "saved"
     assert lease(queue, 30) == 1
@@ -44,6 +44,10 @@ def test_leases_continue_one_another(queue, capsys):
     assert "commit" in json.loads((queue / "long.done").read_text())
     lease(queue, 30, "--only", "long")
     assert "has its result" in capsys.readouterr().out
+
+
+def test_tiny_results_stand_apart():
+    assert gpu_queue.parse(["--tiny"]).to != gpu_queue.parse([]).to
 
 
 def test_what_cannot_run_is_refused(queue, refused):

@@ -5,7 +5,6 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError, code
-from tests.metaevo.evolving import stop_after
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
@@ -105,21 +104,6 @@ def test_it_finds_the_optimum_and_leaves_a_run(through):
     assert (through.path / "figures" / "fitness.png").exists()
     assert (through.path / "figures" / "metrics.png").exists()  # of the problem's own metrics
     assert not (through.path / "evaluation.json").exists()  # there is nothing to compare it with
-
-
-def test_a_stopped_run_resumes_exactly(through, tmp_path, monkeypatch):
-    stop_after(monkeypatch, 6)
-    with pytest.raises(KeyboardInterrupt):
-        evolve(tmp_path / "run", 24)
-    monkeypatch.undo()
-    done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    assert 0 < done < 24
-    so_far = metaevo.load(tmp_path / "run")["x"]
-    assert 0.3 < np.linalg.norm(so_far - OPTIMUM) < np.linalg.norm(OPTIMUM)
-    found = evolve(tmp_path / "run", 24, resume=True)
-    np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
-    for ours, theirs in zip(found.metrics, through.metrics, strict=True):
-        assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
 
 
 @pytest.mark.long
