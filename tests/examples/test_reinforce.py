@@ -1,7 +1,10 @@
 """REINFORCE, as the page on learners of one's own has it: it learns, and mistakes are named."""
 
+import io
+import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,6 +42,18 @@ def folder(tmp_path, monkeypatch):
 )
 def test_every_command_takes_it(folder, command, line):
     assert command.main(["--learner", NAME, *line.split(), "--dry-run"]) in (0, None)
+
+
+@pytest.mark.long
+def test_a_proposal_for_its_slot_is_scored(folder, monkeypatch, capsys):
+    line = io.BytesIO(b'{"expression": "target - value"}\n')
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=line))
+    sizes = "--train.total_timesteps 2048 --evaluation.seeds 0 --evolution.seeds_per_candidate 2"
+    command = f"--slot advantage_rule --learner {NAME} --tasks mine.yaml {sizes}"
+    assert judge.main(command.split()) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["valid"]
+    assert np.isfinite(answer["score"])
 
 
 def test_it_learns(folder):
