@@ -15,7 +15,12 @@ import optuna
 from optuna.distributions import distribution_to_json
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.samplers import RandomSampler
-from optuna.storages._heartbeat import BaseHeartbeatThread, get_heartbeat_thread
+from optuna.storages._heartbeat import (
+    BaseHeartbeat,
+    BaseHeartbeatThread,
+    get_heartbeat_thread,
+    is_heartbeat_enabled,
+)
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config import ConfigError, changed_keys, show
@@ -126,6 +131,9 @@ class Study:
             optuna.storages.fail_stale_trials(study)
             while len(taken) < count and self._choose_sampler():
                 trial = study.ask()
+                if isinstance(self._storage, BaseHeartbeat) and is_heartbeat_enabled(self._storage):
+                    # At once: a trial that never had one would count as running for ever.
+                    self._storage.record_heartbeat(trial._trial_id)
                 beat = get_heartbeat_thread(trial._trial_id, self._storage)
                 beat.start()
                 self._own[trial.number] = trial, beat

@@ -1,4 +1,5 @@
 import contextlib
+import sqlite3
 import threading
 
 import pytest
@@ -62,6 +63,17 @@ def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config,
         assert all(trial.params.keys() == space.keys() for trial in found)
         if sampler != "sobol":
             assert sorted(str(trial.params) for trial in found) == settings
+
+
+def test_a_trial_has_a_heartbeat_at_once(tmp_path, make_config, space, monkeypatch):
+    """Its thread may not get as far before the process dies."""
+    monkeypatch.setattr("optuna.storages._heartbeat.HeartbeatThread.start", lambda self: None)
+    url = f"sqlite:///{tmp_path}/study.db"
+    (trial,) = Study(tmp_path, make_config(trials=2, storage=url), space, seed=0).ask(1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as database:
+        rows = database.execute("select trial_id from trial_heartbeats").fetchall()
+    assert len(rows) == 1
+    assert trial.number == 0
 
 
 def test_a_trial_of_a_database_without_heartbeats_is_taken_over(
