@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metaevo.runs.checkpoint import save
-from metaevo.runs.resume import restore
+from metaevo.runs.resume import newest
 from tests.faults.damage import contents
 
 METADATA = {"run_id": "mine", "seconds": 12.5}
@@ -32,7 +32,7 @@ def restored(folder):
     """Return the index of the checkpoint that is used, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found, metadata = restore(folder, tree(1), expected={"run_id": "mine"})
+        found, metadata = newest(folder, tree(1), expected={"run_id": "mine"})
     index = metadata["index"]
     assert metadata == {"index": index, **METADATA}
     np.testing.assert_array_equal(found["mean"], tree(index)["mean"])
