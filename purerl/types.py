@@ -1,7 +1,6 @@
 """The glossary: data that learners exchange, and signatures of their replaceable parts.
 
-Axes in docstrings:
-`T` steps of a rollout, `N` parallel environments of one agent, `B = T * N`, `U` updates of a run.
+Axes: `T` steps of a rollout, `N` environments of one agent, `B = T * N`, `U` updates of a run.
 No function in `purerl` has an axis for agents: a population is made by `jax.vmap` at the call.
 """
 
@@ -21,9 +20,8 @@ Environment = Any
 MetaParams = PyTree
 """Parameters of the learned parts: any pytree; hand-written parts ignore it."""
 Hyperparams = PyTree
-"""The `Hyperparams` struct of a learner: scalars, all traced.
-
-Its method `random_play()` returns settings under which the learner always acts at random."""
+"""The `Hyperparams` struct of a learner: traced scalars; `random_play()` returns those that never
+learn."""
 EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
 Observations = Literal["auto", "flat", "raw", "index"]
@@ -37,14 +35,12 @@ class SettingError(ValueError):
 class Context(struct.PyTreeNode):
     """Input of every slot in addition to its own arguments: settings and progress of training.
 
-    Fields may be added. Unused fields are free, because XLA removes them. The defaults serve slots
-    that are called outside of training, such as for a figure.
+    Unused fields are free, because XLA removes them. The defaults serve calls outside of training.
     """
 
     hyperparams: Hyperparams
     progress: jax.Array | float = 0.0
-    """[] share of the updates (DQN: the phases) that precede this one: 0 in the first, below 1 in
-    the last"""
+    """[] share of the updates (DQN: the phases) that precede this one, in [0, 1)"""
     num_updates: jax.Array | int = 1
     """updates of the whole training; traced if agents have lengths of their own"""
     frames: jax.Array | float = 0.0
