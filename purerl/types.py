@@ -20,7 +20,7 @@ Environment = Any
 MetaParams = PyTree
 """Parameters of the learned parts: any pytree; hand-written parts ignore it."""
 Hyperparams = PyTree
-"""The `Hyperparams` struct of a learner: traced scalars, with the method `random_play()`."""
+"""A learner's struct of traced scalars; its `random_play()` returns those that never learn."""
 EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
 Observations = Literal["auto", "flat", "raw", "index"]

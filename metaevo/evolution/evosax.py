@@ -52,8 +52,8 @@ class StrategyConfig(Strategy):
     """
 
     algorithm: str = "Open_ES"
-    """any of evosax's, by its name there; in a YAML file also low_rank_es, genetic_programming or
-    a strategy of your own as FILE.py:CLASS or MODULE:CLASS"""
+    """any of evosax's, by its name there, low_rank_es, genetic_programming, or a strategy of your
+    own as FILE.py:CLASS or MODULE:CLASS"""
     sigma: Annotated[float, Gt(0)] = 0.1
     """standard deviation of the perturbations at generation 0"""
     sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
@@ -190,6 +190,8 @@ class OpenES(StrategyConfig):
 def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     """Return the algorithm for solutions like the given one, and its parameters."""
     name = config.algorithm
+    if name in OWN:
+        raise ConfigError(f"strategy.algorithm = {name!r}: take what `build()` returns")
     if name not in ALGORITHMS:
         known = [*ALGORITHMS, *OWN]
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"

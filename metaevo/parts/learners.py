@@ -149,11 +149,6 @@ def reference_to(part: Part) -> str:
     return reference_of(PART, type(part))
 
 
-def has_any_slot(cls: type[Part]) -> bool:
-    """Return whether a class of parts has its slot as a setting, as formulas do."""
-    return any(each.name == "slot" for each in dataclasses.fields(cls))
-
-
 def classes_to_evolve(
     evolve: Any, learner: str, settings: Any = None
 ) -> dict[str, tuple[str, type[Part]]]:
@@ -180,7 +175,7 @@ def classes_to_evolve(
             raise ConfigError(f"{where}: two are called {show(short)}: {hint}")
         sections = settings if isinstance(settings, Mapping) else {}
         own, slot = sections if single else sections.get(short), cls.slot
-        if has_any_slot(cls):
+        if cls.has_any_slot():
             slot = short if by_slot else slot
             slot = own.get("slot", slot) if isinstance(own, Mapping) else slot
         if by_slot and slot != short:

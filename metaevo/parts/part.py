@@ -67,8 +67,12 @@ class Part:
     @classmethod
     def for_slot(cls, slot: str) -> "Part":
         """Return the part that settings complete, where the slot's name is given."""
-        has_any = any(each.name == "slot" for each in fields(cls))
-        return cls(slot=slot) if has_any else cls()  # type: ignore[call-arg]
+        return cls(slot=slot) if cls.has_any_slot() else cls()  # type: ignore[call-arg]
+
+    @classmethod
+    def has_any_slot(cls) -> bool:
+        """Return whether its slot is one of its settings, as a formula's is."""
+        return any(each.name == "slot" for each in fields(cls))
 
     def in_slot(self, slot: Slot) -> "Part":
         """Return the part in a learner's slot, whose arguments it may need to know."""
