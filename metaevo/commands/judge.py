@@ -6,8 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from metaevo.commands.run_options import computing, parse_settings, start_jax
-from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, code, exit_on_config_error, files, to_dict
 
 
 @exit_on_config_error()

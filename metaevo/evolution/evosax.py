@@ -19,8 +19,7 @@ from annotated_types import Gt, Interval
 from evosax.algorithms import distribution_based_algorithms
 from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError, failure
-from metaevo.config.plain import PlainDict, is_name, of_value
+from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree

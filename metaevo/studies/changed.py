@@ -5,8 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from metaevo.config import ConfigError, files, from_dict, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, files, from_dict, to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from metaevo.studies.settings import EvolutionSettings

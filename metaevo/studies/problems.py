@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, PlainDict, to_dict
 from metaevo.config.checks import Setting, extended
 from metaevo.config.documentation import settings_of
-from metaevo.config.plain import PlainDict
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig

@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
