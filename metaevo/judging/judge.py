@@ -170,7 +170,7 @@ class Judgement:
         """
         arrays, about = load_tree(Path(path))
         same = about.get("identity") == self.identity
-        own = self.scores.settings
+        own: Any = self.scores.settings
         if not same or not np.array_equal(arrays["settings"], own, equal_nan=True):
             raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
         self.scores, self.done = replace(self.scores, **arrays), about["done"]

@@ -291,7 +291,7 @@ class Scores:
         """
         arrays, about = load_tree(Path(path))
         try:
-            names = {name: tuple(about[name]) for name in NAMES}
+            names: Any = {name: tuple(about[name]) for name in NAMES}
             found = cls(**arrays, **names, frames=about["frames"])
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None

@@ -24,13 +24,7 @@ from metaevo.parts.records import SeenTask
 from metaevo.runs.run import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import (
-    TRAINING,
-    Task,
-    TaskConfig,
-    learner_sections,
-    make_environment,
-)
+from metaevo.tasks.task import Task, TaskConfig, learner_sections, make_environment
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
@@ -126,14 +120,6 @@ class EvolutionSettings(HasRun):
         """
         raise NotImplementedError
 
-    def free(self) -> tuple[str, ...]:
-        """Return beginnings of the settings that a judgement of a finished run may change."""
-        raise NotImplementedError
-
-    def judged_on(self) -> PlainDict:
-        """Return the settings that scores depend on, except the budget and the space."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings(EvolutionSettings):
@@ -217,17 +203,6 @@ class EvolveSettings(EvolutionSettings):
     def fixed_slots(self) -> list[Slot]:
         """Return the slots that a setting fills."""
         return [slot for slot in learners.find(self.learner).slots if hasattr(self, slot.name)]
-
-    def free(self) -> tuple[str, ...]:
-        """Return the sections of trained agents."""
-        return (*TRAINING, "fitness.")
-
-    def judged_on(self) -> PlainDict:
-        """Return the settings of agents, and the seed."""
-        everything = to_dict(self)
-        slots = [slot.name for slot in self.fixed_slots()]
-        names = ("learner", "task", "tasks", "train", "hyperparams", "fitness", *slots)
-        return {name: everything[name] for name in names} | {"seed": self.run.seed}
 
 
 def _check_names(tasks: Mapping[str, Task], where: str) -> None:
