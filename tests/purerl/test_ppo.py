@@ -285,32 +285,3 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
     np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(24.0), (3, 1)))
     assert len({tuple(epoch) for epoch in epochs}) == 3
     assert np.shape(SEEN) == (12, 6)
-
-
-def test_meta_params_reach_every_slot():
-    other, params, batch = problem(ENV, np.random.default_rng(0))
-
-    def value_loss(meta, context, prediction, target, old_prediction):
-        return meta["value"] * losses.squared(None, context, prediction, target, old_prediction)
-
-    def policy_loss(meta, context, log_ratio, advantage):
-        return meta["policy"] * losses.clipped_surrogate(None, context, log_ratio, advantage)
-
-    def make_optimizer(meta, context):
-        return optax.sgd(meta["rate"])  # a plain optimizer, which knows nothing of progress
-
-    learner = ppo.PPO(CONFIG, ENV, value_loss, policy_loss, make_optimizer)
-    opt_state = make_optimizer({"rate": 0.1}, None).init(params)
-    state = init(other).replace(params=params, opt_state=opt_state)
-    hyperparams = HYPERPARAMS.replace(entropy_coef=0.0, vf_coef=1.0)
-
-    @jax.jit
-    def moved(meta):
-        after, _ = learner.learn(state, batch, hyperparams, meta)
-        heads = (after.params["params"][name]["bias"] for name in ("value_head", "policy_head"))
-        before = (params["params"][name]["bias"] for name in ("value_head", "policy_head"))
-        return [jnp.any(a != b) for a, b in zip(heads, before, strict=True)]
-
-    for value, policy, rate in [(1.0, 1.0, 0.1), (0.0, 1.0, 0.1), (1.0, 0.0, 0.1), (1.0, 1.0, 0.0)]:
-        expected = [value * rate > 0, policy * rate > 0]
-        assert moved({"value": value, "policy": policy, "rate": rate}) == expected

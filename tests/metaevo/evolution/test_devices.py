@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from metaevo.evolution import devices
-from metaevo.evolution.rows import CACHE_BYTES, RowMap, choose_chunk_size, collect, deal, map_rows
+from metaevo.evolution.rows import CACHE_BYTES, choose_chunk_size, collect, deal, map_rows
 from tests import processes
 
 
@@ -86,27 +86,6 @@ def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
         stride = num_devices * chunk_size
         rest = slice(-(-num_rows // stride) * stride, None)
         assert not result["square"][:, rest].any()  # never evaluated
-
-
-@pytest.mark.parametrize(
-    ("num_devices", "rows", "chunk_size"),
-    [(2, 1, 1), (2, 17, 2), (None, 17, 64)],
-)
-def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
-    keys = jax.random.split(jax.random.key(0), rows)
-    values = np.arange(rows, dtype=np.float32)
-
-    def g(row):
-        return jax.random.bits(row["key"]), {"twice": 2 * row["x"], "x": jnp.ones(3) * row["x"]}
-
-    row_map = RowMap(g, chunk_size=chunk_size, num_devices=num_devices)
-    counts = []
-    bits, others = row_map({"key": keys, "x": values}, counts.append)
-    np.testing.assert_array_equal(bits, [jax.random.bits(key) for key in keys])
-    np.testing.assert_array_equal(others["twice"], 2 * values)
-    np.testing.assert_array_equal(others["x"], np.outer(values, np.ones(3)))
-    assert sum(counts) == rows
-    assert max(counts) <= chunk_size * row_map.num_devices
 
 
 @given(

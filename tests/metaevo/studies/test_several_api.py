@@ -13,7 +13,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as running
 from metaevo.studies.conclusion import trouble
 from metaevo.studies.settings import RunConfig
-from tests.experiments.evolving import metrics as records
+from tests.faults.works import records
 from tests.metaevo.evolving import stop_after
 from tests.metaevo.toy import Quadratic, assert_same
 
