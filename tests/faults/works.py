@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tests.compiling import SHORT
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 AGENT = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4, slip_probability: 0.1, max_steps_in_episode: 20}}

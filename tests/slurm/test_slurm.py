@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.works import AGENT, UNEVEN, WORKS, count_records
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.slurm
 
-ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("server.sh")
 SCRIPT = ROOT / "examples" / "cluster" / "evolve.sbatch"
 
