@@ -20,7 +20,6 @@ from annotated_types import Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.branches import either
-from purerl.fast.draws import with_fast_draws
 from purerl.parts import (
     exploration,
     losses,
@@ -349,7 +348,6 @@ class DQN:
             state = state.replace(target_params=either(due, state.params, state.target_params))
         return state, jax.tree.map(jnp.mean, metrics)
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

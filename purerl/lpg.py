@@ -28,7 +28,6 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.arithmetic import orthogonal
-from purerl.fast.draws import with_fast_draws
 from purerl.parts import networks, optimizers, policies, returns, rollouts, training
 from purerl.types import (
     Context,
@@ -308,7 +307,6 @@ class LPG:
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, metrics
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

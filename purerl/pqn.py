@@ -21,7 +21,6 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.branches import cond, map_steps
-from purerl.fast.draws import with_fast_draws
 from purerl.fast.loops import scan_gradient_steps
 from purerl.parts import (
     exploration,
@@ -325,7 +324,6 @@ class PQN:
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

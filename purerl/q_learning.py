@@ -17,7 +17,6 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl.fast.draws import with_fast_draws
 from purerl.parts import exploration, losses, rollouts, training
 from purerl.parts.policies import choose
 from purerl.types import (
@@ -278,7 +277,6 @@ class QLearning:
             return (1.0 - draws.epsilon) * greedy + draws.epsilon * uniform
         return jnp.max(values)
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

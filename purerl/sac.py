@@ -20,7 +20,6 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast.draws import with_fast_draws
 from purerl.parts import losses, networks, optimizers, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
@@ -318,7 +317,6 @@ class SAC:
         state, metrics = jax.lax.scan(gradient_step, state, inputs)
         return state, jax.tree.map(jnp.mean, metrics)
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

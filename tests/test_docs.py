@@ -21,8 +21,8 @@ import yaml
 import metaevo
 from metaevo.commands.run_options import parse_settings
 from tests.metaevo import evolving
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 ALL = [ROOT / "README.md", *PAGES]

@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
                 print(path)
             return
         sizes = args.seeds, args.rates, args.steps, args.to, args.processes
-        found = cells.run(cells.Plan(tuple(args.rules), tuple(args.envs), *sizes))
+        found = cells.run(cells.Plan(args.rules, args.envs, *sizes))
         (args.to / "table.md").write_text(text := cells.table(found) + "\n")
         print(text, end="")
     except KeyboardInterrupt:

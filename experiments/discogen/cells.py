@@ -38,13 +38,13 @@ class Plan:
         ConfigError: for an unknown environment, or a number that is too small.
     """
 
-    rules: tuple[str, ...]
-    environments: tuple[str, ...] = ENVIRONMENTS
-    seeds: int = 8
-    rates: int = 10
-    steps: float = 1e7
-    folder: Path = Path("runs/discogen")
-    processes: int = 1
+    rules: list[str]
+    environments: list[str]
+    seeds: int
+    rates: int
+    steps: float
+    folder: Path
+    processes: int
     python: Path = Path(".venv-discogen/bin/python")
 
     def __post_init__(self) -> None:

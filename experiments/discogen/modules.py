@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import metaevo
@@ -45,7 +46,6 @@ HYPERPARAMS = {
 SHARED = {"hyperparams", "progress", "num_updates", "frames", "replace"}
 GIVEN = {"epoch", "minibatch", "num_epochs", "num_minibatches"}
 """What a context has in all modules, and in `optim` only."""
-IMPORTS = ("import jax", "import jax.numpy as jnp", "from types import SimpleNamespace")
 
 
 def read(reference: str) -> Rule:
@@ -99,90 +99,81 @@ def text(module: str, rule: Rule, reference: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: if the rule has no source, or reads what the module is not given.
     """
-    around = templates.COMMON + "\n" + templates.MODULES[module]
-    source = Source(each.name for each in ast.parse(around).body if hasattr(each, "name"))
-    source.imports |= dict.fromkeys(IMPORTS)
-    arrays: dict[str, Any] = {}
-    functions, meta_params = [], []
+    source, functions, arrays = Source(), dict[str, _Code](), dict[str, Any]()
+    meta_params: dict[str, Any] = {}
     for slot in MODULES[module]:
         known = next(each for each in ppo.LEARNER.slots if each.name == slot).functions
-        default = DEFAULTS.get(slot) or next(iter(known))
-        function, params = rule.get(slot) or (known[default], None)
-        functions.append(f"{slot!r}: {_function(source, slot, function, params)}")
-        is_text = formulas.is_written(getattr(function, "__self__", None))
-        meta_params.append(f"{slot!r}: {None if is_text else _literal(params, slot, arrays)}")
+        default = known[DEFAULTS.get(slot) or next(iter(known))]
+        function, params = rule.get(slot, (default, None))
+        if formulas.is_written(part := getattr(function, "__self__", None)):
+            functions[slot] = _Code(formulas.add(source, part, params))
+            params = None
+        else:
+            functions[slot] = _Code(_function(source, function))
+        leaves, tree = jax.tree.flatten_with_path(params)
+        places = [f"{slot}{jax.tree_util.keystr(path)}" for path, _ in leaves]
+        arrays |= {place: np.asarray(leaf) for place, (_, leaf) in zip(places, leaves, strict=True)}
+        codes = [_Code(f"ARRAYS[{place!r}]") for place in places]
+        meta_params[slot] = jax.tree.unflatten(tree, codes)
     if module == "targets":
         source.function(Rollout)
-    if module == "optim":
-        source.imports["import optax"] = None
-    body = source.definitions
-    _check_context("\n".join(body), module, reference)
-    if arrays:
-        source.imports |= dict.fromkeys(("import numpy as np", "from pathlib import Path"))
-        body = [*body, templates.ARRAYS]
+    body = source.text
     title = f'"""{reference} of metaevo as the module {module} of DiscoGen\'s OnPolicyRL."""'
-    rows = f"RULE = {{{', '.join(functions)}}}\nMETA_PARAMS = {{{', '.join(meta_params)}}}\n"
-    imports = "\n".join(sorted(source.imports))
-    settings = _settings("\n".join((*body, around)))
-    parts = f"{title}\n\n{imports}", *body, settings, around.strip(), rows
+    around = templates.COMMON + "\n" + templates.MODULES[module]
+    settings = _settings(body, around, module, reference)
+    rows = f"RULE = {functions}\nMETA_PARAMS = {meta_params}\n"
+    given = [templates.ARRAYS] if arrays else []
+    parts = f"{title}\n\n{templates.IMPORTS}", body, *given, settings, around.strip(), rows
     return "\n\n\n".join(parts), arrays
 
 
-def _function(source: Source, slot: str, function: Callable[..., Any], meta_params: Any) -> str:
-    """Add the function of a slot; return it as an expression."""
+class _Code(str):
+    """An expression in containers that `repr` writes."""
+
+    __repr__ = str.__str__
+
+
+def _function(source: Source, function: Callable[..., Any]) -> str:
+    """Copy the function of a slot; return it as an expression."""
     part = getattr(function, "__self__", None)
     if isinstance(part, metaevo.parts.HandWritten):
         function, part = part.function, None
-    if formulas.is_written(part):
-        return formulas.add(source, slot, part, meta_params)
     if part is not None:
         arguments = list(inspect.signature(type(part).apply).parameters)
-        if arguments[2:3] != ["context"]:  # by which `_check_context` knows it
+        if arguments[2:3] != ["context"]:  # by which `_settings` knows it
             wanted = f"apply: must be (self, meta_params, context, ...), not {tuple(arguments)}"
             raise metaevo.ConfigError(f"{type(part).__name__}.{wanted}")
-        return f"{source.part(part)}().apply"
+        return f"{source.part(part)}.apply"
     name = source.function(function)
     if function is not optimizers.schedule_free_adam:
         return name
-    source.definitions.append(templates.BY_MOVES.strip())
+    source.functions.append(templates.BY_MOVES.strip())
     return f"by_moves({name})"
 
 
-def _literal(tree: Any, place: str, arrays: dict[str, Any]) -> str:
-    """Return meta-parameters as an expression, and put their arrays under their places."""
-    if isinstance(tree, dict):
-        rows = (f"{key!r}: {_literal(tree[key], f'{place}.{key}', arrays)}" for key in tree)
-        return f"{{{', '.join(rows)}}}"
-    if isinstance(tree, list | tuple):
-        items = (_literal(each, f"{place}.{i}", arrays) for i, each in enumerate(tree))
-        return f"[{', '.join(items)}]"
-    if tree is None:
-        return "None"
-    arrays[place] = np.asarray(tree)
-    return f"ARRAYS[{place!r}]"
+def _settings(body: str, around: str, module: str, reference: str) -> str:
+    """Return the function that makes the settings that definitions read.
 
-
-def _check_context(body: str, module: str, reference: str) -> None:
-    """Raise `ConfigError` if a definition reads what a context does not have in their module."""
-    given = SHARED | GIVEN if module == "optim" else SHARED
-    for node in ast.walk(ast.parse(body)):
+    Raises:
+        ConfigError: if they read what a context does not have in their module.
+    """
+    read, context = set[str](), SHARED | (GIVEN if module == "optim" else set())
+    for node in ast.walk(ast.parse(f"{body}\n{around}")):
         match node:
-            case ast.Attribute(attr="learning_rate" | "final_learning_rate" as name) if (
+            case ast.Attribute(value=ast.Name(id="context"), attr=attr) if attr not in context:
+                unknown = f"context.{attr}"
+            case ast.Attribute(attr="learning_rate" | "final_learning_rate" as unknown) if (
                 module != "optim"
             ):
-                raise metaevo.ConfigError(
-                    f"{reference} reads {name}, which their module {module} is not given"
-                )
-            case ast.Attribute(value=ast.Name(id="context"), attr=name) if name not in given:
-                raise metaevo.ConfigError(
-                    f"{reference} reads context.{name}, which their module {module} is not given"
-                )
-
-
-def _settings(body: str) -> str:
-    """Return the function with the settings that definitions read."""
-    read = {node.attr for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Attribute)}
-    defaults = ppo.Hyperparams()
-    names = sorted(read & {each.name for each in dataclasses.fields(defaults)})
-    rows = [f"        {each}={HYPERPARAMS.get(each, getattr(defaults, each))},\n" for each in names]
+                pass
+            case ast.Attribute(attr=attr):
+                read.add(attr)
+                continue
+            case _:
+                continue
+        raise metaevo.ConfigError(
+            f"{reference} reads {unknown}, which their module {module} is not given"
+        )
+    settings = {**dataclasses.asdict(ppo.Hyperparams()), **HYPERPARAMS}
+    rows = [f"        {each}={settings[each]},\n" for each in sorted(read & settings.keys())]
     return f"def settings_of(config):\n    return Context(\n{''.join(rows)}    )"

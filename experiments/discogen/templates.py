@@ -1,5 +1,13 @@
 """What their modules are around a rule: text of files that import nothing of ours."""
 
+IMPORTS = """from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax"""
+
 COMMON = '''
 class Context(SimpleNamespace):
     """Settings and progress of training."""
@@ -51,7 +59,7 @@ TARGETS = '''
 def get_targets(traj_batch, last_val, config):
     """Return advantages and value targets [T, N]."""
     context, value = context_at(config, update_of(traj_batch, config)), traj_batch.value
-    rollout = Rollout(
+    rollout = purerl_types.Rollout(
         reward=traj_batch.reward,
         value=value,
         next_value=jnp.concatenate([value[1:], last_val[None]]),

@@ -27,7 +27,6 @@ from flax import struct
 from experiments.published import disco_rule
 from experiments.published.disco_rule import Memory, Outputs, Trajectory, Weights
 from experiments.published.weights import read
-from purerl.fast.draws import with_fast_draws
 from purerl.parts import networks, policies, rollouts, training
 from purerl.types import Environment, EnvParams, EpisodeSums, LearnerEntry, MetaParams, PyTree
 
@@ -229,7 +228,6 @@ class Disco:
         average = optax.incremental_update(agent.params, agent.target_params, TARGET_STEP)
         return Agent(params, average, opt_state, memory), metrics
 
-    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:

@@ -17,6 +17,7 @@ import numpy as np
 import metaevo
 from experiments.reproductions.comparison import Comparison, Row, Trained
 from purerl.envs import grid
+from purerl.parts import training
 
 SIZE, MAX_STEPS, LEARNING_RATE, GAMMA, EPSILON = 8, 100, 0.2, 0.95, 0.1
 NEIGHBOURS = grid.neighbours(np.zeros((SIZE, SIZE), bool))
@@ -82,7 +83,7 @@ def _loops(settings: Any, options: argparse.Namespace) -> Iterator[Row]:
     learner = population.task.learner
     inputs = settings.hyperparams, population.meta_params, population.task.env_params
     state = learner.init(jax.random.key(options.seed), *inputs)
-    step = jax.jit(lambda state: learner.update(state, *inputs)[0])
+    step = jax.jit(lambda state: training.update(learner, state, *inputs)[0])
     state, began = jax.block_until_ready(step(state)), time.perf_counter()
     for _ in range(steps):
         state = step(state)

@@ -5,7 +5,7 @@ is of parts of a learner, how its points are drawn and described.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvaluationConfig, EvolutionSettings, EvolveSettings
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
+from purerl.parts import training
 
 CODE, SCALES = "problem", "normalisation"
 """Keys of the resolved part of config.yaml: the digest of the problem's source code, and the scales
@@ -227,9 +228,8 @@ class Study:
             settings = devices.as_inputs((task.hyperparams, None, task.env_params))
             state = learner.init(jax.random.wrap_key_data(key), *settings)
             half = learner.config.num_updates // 2
-            state = jax.lax.fori_loop(
-                0, half, lambda _, state: learner.update(state, *settings)[0], state
-            )
+            update = partial(training.update, learner)
+            state = jax.lax.fori_loop(0, half, lambda _, state: update(state, *settings)[0], state)
             return learner.value_targets(state, task.hyperparams, task.env_params)
 
         chunk_size = choose_chunk_size(AGENTS, task.working_set(None))

@@ -27,6 +27,7 @@ from metaevo.tasks.agents import Agents, Row, packed, unpacked
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.tasks.task import Bound
 from metaevo.tasks.trainings import Trainings, inputs_of
+from purerl.parts import training
 from purerl.parts.own_task import OwnTask
 from purerl.types import EnvParams, EpisodeSums, MetaParams, PyTree
 
@@ -248,7 +249,7 @@ class Population(Trainings):
 
         def update(agent, own, meta_params):
             settings = hyperparams if own is None else own, meta_params, env_params
-            agent, episodes, metrics = self.task.learner.update(agent, *settings)
+            agent, episodes, metrics = training.update(self.task.learner, agent, *settings)
             return agent, (episodes, metrics if self._metrics else None)
 
         def step(index, carry):

@@ -8,7 +8,16 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl.types import Context, EnvParams, Hyperparams, Learner, MetaParams, TrainResult
+from purerl.fast.draws import with_fast_draws
+from purerl.types import (
+    Context,
+    EnvParams,
+    EpisodeSums,
+    Hyperparams,
+    Learner,
+    MetaParams,
+    TrainResult,
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,20 @@ class BaseHyperparams(struct.PyTreeNode):
         return self.replace(learning_rate=0.0)
 
 
+def update(
+    learner: Learner,
+    state: Any,
+    hyperparams: Hyperparams,
+    meta_params: MetaParams,
+    env_params: EnvParams,
+) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
+    """Return the agent after an update, its episodes, and metrics.
+
+    The plain equivalent is `learner.update`; here all that it draws is drawn fast.
+    """
+    return with_fast_draws(learner.update)(state, hyperparams, meta_params, env_params)
+
+
 def train(
     learner: Learner,
     key: jax.Array,
@@ -96,8 +119,8 @@ def train(
     """
 
     def step(state):
-        state, sums, metrics = learner.update(state, hyperparams, meta_params, env_params)
-        return state, (sums, metrics)
+        state, *output = update(learner, state, hyperparams, meta_params, env_params)
+        return state, tuple(output)
 
     state = learner.init(key, hyperparams, meta_params, env_params)
     most = learner.config.num_updates

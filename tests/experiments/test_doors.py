@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from experiments.reproductions.doors import AGENT, EMPTY, GOAL, IS_WALL, SIZE, WALL, Doors, EnvState
-from metaevo.config import from_dict, load_yaml
-from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.config import load_yaml
+from tests.metaevo.evolving import objective_of
 
 KEY = jax.random.key(0)
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
@@ -60,4 +60,4 @@ def test_the_goal_is_a_free_cell():
 
 def test_the_published_sweep_fits_together():
     raw = load_yaml("experiments/reproductions/doors_sweep.yaml")
-    assert make_objective(from_dict(sweep_class(raw), raw)).start().frames == 108_000
+    assert objective_of(raw).start().frames == 108_000

@@ -6,7 +6,7 @@ import pytest
 
 from metaevo.commands import train as training
 from metaevo.training.report import FILM, VALUE_MAP
-from tests.experiments.evolving import metrics
+from tests.faults.works import records as read_records
 from tests.metaevo.runs.tracked import read_mlflow
 
 pytestmark = pytest.mark.long
@@ -39,7 +39,7 @@ def finished(tmp_path_factory):
 
 @pytest.mark.smoke
 def test_a_run_writes_all_files(finished, capsys):
-    records = metrics(finished, "update")
+    records = read_records(finished, "update")
     assert [record["update"] for record in records] == [9, 19, 24]
     evaluated = 3 * 2 * 500  # agents, episodes, time limit
     frames = [480, 960 + evaluated, 1200 + 2 * evaluated]
@@ -75,7 +75,7 @@ def test_a_tracker_that_never_answers_changes_nothing(finished, tmp_path, monkey
         tracking = ["--run-dir", str(path), "--wandb", "online", "--mlflow", uri]
         play = {f"evaluation__{key}": 0 for key in ("episodes", "gymnasium")}
         assert train(*tracking, **play, evaluation__film="false") == 0
-    assert metrics(path, "update") == metrics(finished, "update")
+    assert read_records(path, "update") == read_records(finished, "update")
     assert capfd.readouterr().err.count("warning: wandb (online)") == 1
     _, artifacts, _ = read_mlflow(uri)
     assert artifacts == ["evaluation.json", "figures", "learning_curves.csv", "report.html"]

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.compiling import SHORT
+from tests.processes import ROOT
+
 AGENT = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4, slip_probability: 0.1, max_steps_in_episode: 20}}
@@ -31,7 +33,6 @@ evaluation: {seeds: 16, settings: 8, finalists: 3, selection_seeds: 8,
              space: {learning_rate: [0.2, 0.5]}}
 run: {keep_checkpoints: 12}
 """
-SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
 TRAIN = """
 seeds: 4
 train: {total_timesteps: 15000, num_steps: 50}
@@ -57,23 +58,49 @@ strategy: {algorithm: genetic_programming, population_size: 16}
 evolution: {generations: 60, validation_every: 10, validation_seeds: 8}
 evaluation: {seeds: 0}
 """
+# Two devices evaluate 14 agents in chunks of 2, four in chunks of 3 with one idle.
+UNEVEN = """
+evolve: value_loss
+train: {total_timesteps: 100, num_steps: 50}
+component: {hidden_sizes: [4]}
+fitness: {mean_return: 0.0, reward_per_step: 200.0}
+strategy: {algorithm: SNES, population_size: 7, sigma: 0.2, learning_rate: 0.05}
+evolution: {generations: 80, seeds_per_candidate: 2, validation_every: 4, validation_seeds: 3,
+            block_size: 1}
+evaluation: {seeds: 0}
+"""
+DRAWS_LITTLE = """
+import sys
+from metaevo.reports import film, plots
+film.FRAMES, plots.DPI = 3, 50
+from metaevo.__main__ import main
+sys.exit(main())
+"""
+"""The command; the film of a report takes longer than a short evolution."""
 
 
 class Process(subprocess.Popen[str]):
-    """A process whose stderr is a file: one that nobody reads can fill a pipe and then stands."""
+    """A process whose output is in files: one that nobody reads can fill a pipe and then stands."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        super().__init__(
-            command, text=True, stdout=subprocess.DEVNULL, stderr=self._errors, **options
-        )
+        self._files = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
+        out, err = self._files
+        super().__init__(command, text=True, stdout=out, stderr=err, **options)
 
-    def ended(self) -> str:
-        """Wait for its end; what it has said on stderr."""
+    def ended(self, *codes: int) -> str:
+        """Wait for its end, with one of these codes if any are given; what stderr has.
+
+        `printed` has what was on stdout.
+        """
         self.wait(timeout=500)
-        self._errors.seek(0)
-        with self._errors:
-            return self._errors.read()
+        texts = []
+        for file in self._files:
+            with file:
+                file.seek(0)
+                texts.append(file.read())
+        self.printed, error = texts
+        assert not codes or self.returncode in codes, error
+        return error
 
 
 @dataclass(frozen=True)
@@ -84,51 +111,39 @@ class Work:
     what: str
     """the command of metaevo"""
     settings: str
-    kind: str
-    """of the records that count its progress"""
     total: int
-    """of these records at the end"""
+    """generations, updates or trials, of which each has a record"""
     overrides: tuple[str, ...] = ()
+    program: tuple[str, ...] = ("-m", "metaevo")
 
     def command(self, run_dir: Path) -> list[str]:
         """Begin the run, or continue it: what a scheduler's script would do."""
-        script = [sys.executable, "-m", "metaevo", self.what, "--run-dir"]
+        script = [sys.executable, *self.program, self.what, "--run-dir"]
         if (run_dir / "config.yaml").exists():
             return [*script, str(run_dir), "--resume"]
         settings = run_dir.with_name(f"{self.name}.yaml")
         settings.write_text(AGENT + self.settings)
         return [*script, str(run_dir), "--config", str(settings), *self.overrides]
 
-    def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "Process":
-        """Start the script on two devices; compiled programs are kept in `cache`, if given."""
-        options.setdefault("env", self.environment(cache))
-        return Process(self.command(run_dir), cwd=run_dir.parent, **options)
-
-    def environment(self, cache: Path | None) -> dict[str, str]:
-        """Return the environment of the script."""
+    def start(self, run_dir: Path, cache: Path, *arguments: object, devices: int = 2) -> Process:
+        """Start the script on so many devices; compiled programs are kept in `cache`."""
+        flags = f"--xla_force_host_platform_device_count={devices} {SHORT}"
         environment = {
             **os.environ,
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2 "
-            "--xla_cpu_multi_thread_eigen=false",
+            "XLA_FLAGS": f"{flags} --xla_cpu_multi_thread_eigen=false",
             "PYTHONPATH": str(ROOT),
+            "JAX_COMPILATION_CACHE_DIR": str(cache),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
         }
-        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-        if cache is not None:
-            environment |= {
-                "JAX_COMPILATION_CACHE_DIR": str(cache),
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-            }
-        return environment
+        command = [*self.command(run_dir), *map(str, arguments)]
+        return Process(command, cwd=run_dir.parent, env=environment)
 
     def run(
-        self, run_dir: Path, cache: Path | None = None, *, code: int = 0, **options: Any
+        self, run_dir: Path, cache: Path, *arguments: object, code: int = 0, devices: int = 2
     ) -> str:
         """Let it go on to its end; what it said on stderr."""
-        process = self.start(run_dir, cache, **options)
-        error = process.ended()
-        assert process.returncode == code, error
-        return error
+        return self.start(run_dir, cache, *arguments, devices=devices).ended(code)
 
     def result(self, run_dir: Path) -> dict[str, Any]:
         """Return what must be equal to the bit, however often the run was interrupted."""
@@ -150,14 +165,15 @@ class Work:
 
 
 WORKS = {
-    "evolution": Work("evolution", "evolve", EVOLUTION, "generation", 400),
+    "evolution": Work("evolution", "evolve", EVOLUTION, 400),
     "short": Work(
-        "short", "evolve", EVOLUTION, "generation", 60,
-        tuple(f"--{key}={value}" for key, value in SHORT.items()),
+        "short", "evolve", EVOLUTION, 60,
+        ("--evolution.generations=60", "--evaluation.seeds=0"),
     ),
-    "train": Work("train", "train", TRAIN, "update", 300),
-    "sweep": Work("sweep", "sweep", SWEEP, "trial", 60),
-    "programs": Work("programs", "evolve", PROGRAMS, "generation", 60),
+    "train": Work("train", "train", TRAIN, 300),
+    "sweep": Work("sweep", "sweep", SWEEP, 60),
+    "programs": Work("programs", "evolve", PROGRAMS, 60),
+    "uneven": Work("uneven", "evolve", UNEVEN, 80, program=("-c", DRAWS_LITTLE)),
 }  # fmt: skip
 
 
@@ -174,13 +190,13 @@ def count_records(run_dir: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def records(run_dir: Path) -> list[dict[str, Any]]:
-    """Return metrics.jsonl but for the times; no index may be there twice or be missing."""
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
+def records(run_dir: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Return the records of these kinds, or all, but for their times, which no two runs share."""
+    path = run_dir / "metrics.jsonl"
+    found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     for record in found:
         del record["seconds"]
-    return found
+    return [record for record in found if not kinds or record["kind"] in kinds]
 
 
 def _trials(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -167,13 +167,17 @@ def stepper(name):
     return Stepper(name)
 
 
-def q_problem():
+GRID = {"size": 3, "slip_probability": 0.2}
+TRAIN = {"total_timesteps": 400, "num_steps": 100}
+
+
+def q_problem(*tasks):
     """Training tables with a value-loss network of four units."""
     return LearnerProblem(
         "q_learning",
         ValueLossNetwork(hidden_sizes=(4,)),
-        [Task("GridWorld", {"size": 3, "slip_probability": 0.2})],
-        train={"total_timesteps": 400, "num_steps": 100},
+        tasks or [Task("GridWorld", GRID)],
+        train=TRAIN,
         hyperparams={"learning_rate": 0.1, "epsilon_start": 0.1},
         fitness=FitnessConfig(mean_return=0.0, reward_per_step=1.0),
     )

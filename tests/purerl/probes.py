@@ -144,25 +144,3 @@ class GridAction(Probe):
 
     def action_space(self, params=None):
         return spaces.Box(-1.0, 1.0, (2, 2))
-
-
-class TwoPayments(Probe):
-    """Action 1 pays 1 in the first step and 2 in the second; the observation is the time."""
-
-    length = 2
-
-    def show(self, state):
-        return state.time.astype(jnp.float32)[None]
-
-    def pay(self, state, action, params):
-        return action * (1.0 + state.time)
-
-
-class EndlessReward(Probe):
-    """Reward 1 a step for ever, cut by a time limit: the value is 1 / (1 - gamma) throughout."""
-
-    terminates = False
-
-    @property
-    def default_params(self):
-        return Params(max_steps_in_episode=3)

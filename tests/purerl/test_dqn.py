@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import acting, dqn, envs
+from purerl import dqn, envs
 from purerl.parts import losses, optimizers
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.parts.replay import Priorities, set_priorities
@@ -278,20 +278,3 @@ def test_solves_cartpole():
     policy = jax.tree.map(lambda leaf: leaf[0], learner.policy(result.state))
     there = evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=5)
     assert there.mean() >= 450, there
-
-
-@pytest.mark.long
-def test_known_values():
-    config = dqn.Config(
-        total_timesteps=16_000, num_envs=8, num_steps=50, train_interval=8, batch_size=32,
-        buffer_size=800, learning_starts=80, target_update="polyak", hidden_sizes=(16,),
-        double=True, dueling=True, replay="prioritized",
-    )  # fmt: skip
-    learner = dqn.DQN(config, probes.TwoPayments())
-    hyperparams = dqn.Hyperparams(learning_rate=1e-2, final_learning_rate=0.0, gamma=0.8,
-                                  epsilon_end=1.0, tau=0.05)  # fmt: skip
-    state = jax.jit(learner.train)(KEY, hyperparams, None, learner.env.default_params).state
-    policy, obs = learner.policy(state), jnp.array([[0.0], [1.0]])
-    q = learner.values(policy.params, obs).values
-    np.testing.assert_allclose(q, [[1.6, 2.6], [0.0, 2.0]], atol=0.25)
-    assert acting.act(learner, policy, None, KEY, obs[0], greedy=True)[0] == 1

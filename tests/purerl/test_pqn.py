@@ -1,4 +1,4 @@
-"""The pieces of PQN against independent computations, and values that are known."""
+"""The pieces of PQN against independent computations."""
 
 import chex
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import acting, pqn
+from purerl import pqn
 from purerl.fast import trace_for
 from purerl.types import Estimates
 from tests.purerl import probes, reference
@@ -125,45 +125,3 @@ def test_learn_is_radam_on_the_clipped_gradient(rollout):
     assert metrics["value_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     roots = np.sqrt(2 * np.array(losses))
     assert metrics["value_error"] == pytest.approx(np.mean(roots), rel=1e-4)
-
-
-@pytest.mark.long
-def test_exploration():
-    learner = pqn.PQN(CONFIG, ENV)
-    init, update = jax.jit(learner.init), jax.jit(learner.update)
-    for changes, expected in (
-        ({}, [1.0, 0.7, 0.4, 0.4]),  # it falls for a fifth of ten updates
-        ({"epsilon_decay_steps": 4 * 64.0}, [1.0, 0.85, 0.7, 0.55]),
-        ({"epsilon_end": None}, [1.0] * 4),
-    ):
-        hyperparams = pqn.Hyperparams(epsilon_end=0.4).replace(**changes)
-        state, found = init(KEY, hyperparams, None, PARAMS), []
-        for _ in expected:
-            state, _, metrics = update(state, hyperparams, None, PARAMS)
-            found.append(metrics["epsilon"])
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        assert learner.policy(state).epsilon == found[-1]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("env", "trace_decay", "values"),
-    [
-        # Behaviour is random: only lambda = 0 gives the values of the greedy policy.
-        (probes.TwoPayments(), 0.0, [[1.6, 2.6], [0.0, 2.0]]),
-        # Episodes are cut after three steps; without a bootstrap there, values were below 2.5.
-        (probes.EndlessReward(), 0.9, [[5.0, 5.0], [5.0, 5.0]]),
-    ],
-)
-def test_known_values(env, trace_decay, values):
-    config = pqn.Config(200 * 64, 8, 8, update_epochs=4, num_minibatches=2, hidden_sizes=(16,))
-    hyperparams = pqn.Hyperparams(
-        learning_rate=0.05, gamma=0.8, gae_lambda=trace_decay, epsilon_end=1.0, reward_scale=1.0
-    )
-    learner = pqn.PQN(config, env)
-    state = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params).state
-    policy = learner.policy(state)
-    obs = jnp.array([[0.0], [1.0 if isinstance(env, probes.TwoPayments) else 0.0]])
-    np.testing.assert_allclose(learner.values(policy.params, obs).values, values, atol=0.25)
-    if isinstance(env, probes.TwoPayments):
-        assert acting.act(learner, policy, None, KEY, obs[0], greedy=True)[0] == 1

@@ -3,7 +3,6 @@ import sys
 import tomllib
 import warnings
 from importlib import metadata
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +15,10 @@ from purerl.envs import registry
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, own_key, tolerant
 from purerl.fast.draws import unrolled
 from purerl.parts.evaluation import evaluate
+from tests.processes import ROOT
 from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(3)
-ROOT = Path(__file__).parent.parent.parent
 
 
 class Walk(SuiteEnvironment):

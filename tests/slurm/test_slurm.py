@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.evolving import GENERATIONS, TINY, assert_same_run, metrics
+from tests.faults.works import AGENT, UNEVEN, WORKS, count_records
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.slurm
 
-ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("server.sh")
 SCRIPT = ROOT / "examples" / "cluster" / "evolve.sbatch"
 
@@ -28,7 +28,7 @@ def cluster():
             [SERVER, "start", directory], capture_output=True, text=True, check=False
         )
         assert started.returncode == 0, started.stderr
-        (directory / "settings.yaml").write_text("evolve: value_loss" + TINY)
+        (directory / "settings.yaml").write_text(AGENT + UNEVEN)
         yield directory
     finally:
         subprocess.run([SERVER, "stop", directory], check=True, timeout=60)
@@ -87,8 +87,8 @@ class Job:
         return found
 
     def wait_for_generations(self, run_dir, count):
-        path, deadline = run_dir / "metrics.jsonl", time.monotonic() + 240
-        while not path.exists() or path.read_bytes().count(b"\n") < count:
+        deadline = time.monotonic() + 240
+        while count_records(run_dir) < count:
             assert time.monotonic() < deadline, self.output
             time.sleep(0.002)
 
@@ -111,7 +111,7 @@ def test_a_finished_job_succeeds_and_starts_its_dependents(undisturbed):
     run_dir, job, dependent = undisturbed
     found = job.wait(*ENDED)
     assert (found["JobState"], found["ExitCode"]) == ("COMPLETED", "0:0"), job.output
-    assert len(metrics(run_dir)) == GENERATIONS
+    assert count_records(run_dir) == WORKS["uneven"].total
     assert dependent.wait(*ENDED)["JobState"] == "COMPLETED"
     assert "started" in dependent.output
 
@@ -132,7 +132,7 @@ def test_a_stopped_job_is_requeued_and_resumes_bit_for_bit(cluster, undisturbed)
     found = job.wait(*ENDED)
     assert (found["JobState"], found["Restarts"]) == ("COMPLETED", "1"), job.output
     undisturbed[1].wait(*ENDED)
-    assert_same_run(run_dir, undisturbed[0], GENERATIONS)
+    assert WORKS["uneven"].result(run_dir) == WORKS["uneven"].result(undisturbed[0])
 
 
 def test_a_cancelled_job_is_not_requeued(cluster):

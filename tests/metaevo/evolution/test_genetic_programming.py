@@ -5,17 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import ConfigError
 from metaevo.evolution import genetic as gp
 from metaevo.evolution import growth, postfix
-from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.postfix import Programs
 from metaevo.evolution.problem import Evaluation, MetaProblem
-from metaevo.evolution.strategy import check_evolution
 from metaevo.parts import interpreter
 from metaevo.parts.expressions import program_text as text
-from tests.metaevo.toy import Quadratic, assert_same, run
+from tests.metaevo.toy import assert_same, run
 
 OPERATIONS = "add", "subtract", "multiply", "divide", "tanh", "minimum"
 LENGTH, DEPTH = 12, 5
@@ -182,21 +179,3 @@ def test_the_front_by_comparison_of_all():
         ]
         assert found[index] == (not rivals)
     assert 2 < found.sum() < 30
-
-
-@pytest.mark.parametrize(
-    ("changed", "problem", "message"),
-    [
-        ({}, Quadratic(), "genetic_programming varies programs only; needs evolve: program"),
-        ({"population_size": 4}, Regression(), "population_size = 4: .* at least 8"),
-        ({"settings": {"elites": 4}}, Regression(), "'elites'; allowed: survivors, tournament"),
-        ({"settings": {"survivors": 64}}, Regression(), "survivors = 64: .* from 1 to 63"),
-        ({"settings": {"tournament": 2.5}}, Regression(), "tournament = 2.5"),
-        ({"settings": {"tournament": True}}, Regression(), "tournament = True"),
-    ],
-)
-def test_invalid_settings_are_refused_before_compilation(changed, problem, message):
-    config = StrategyConfig(**{"algorithm": "genetic_programming", "population_size": 64} | changed)
-    with pytest.raises(ConfigError, match=message) as raised:
-        check_evolution(problem, config.build(), EvolutionConfig())
-    assert "\n" not in str(raised.value)

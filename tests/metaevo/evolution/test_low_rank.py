@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.config import ConfigError
 from metaevo.evolution import low_rank
 from metaevo.evolution.evosax import StrategyConfig
-from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import check_evolution
 from tests.metaevo import toy
 
 SIGMA = 0.3
@@ -109,20 +106,3 @@ def test_it_improves_alike_in_other_layouts_and_continues_to_the_bit(monkeypatch
             )  # fmt: skip
         found.append(result.meta_params)
     toy.assert_same(*found[-2:])
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"population_size": 7}, "population_size = 7: .*must be even"),
-        ({"settings": {"rank": 0}}, "rank = 0"),
-        ({"settings": {"rank": 1.5}}, "rank = 1.5"),
-        ({"settings": {"ranks": 1}}, "'ranks'; allowed: rank"),
-        ({"optimizer": "own"}, "optimizer = 'own'"),
-    ],
-)
-def test_invalid_settings_are_refused_before_compilation(changed, message):
-    config = StrategyConfig(**{"algorithm": "low_rank_es"} | changed)
-    with pytest.raises(ConfigError, match=message) as raised:
-        check_evolution(Matrices(), config.build(), EvolutionConfig())
-    assert "\n" not in str(raised.value)

@@ -13,6 +13,7 @@ from metaevo.evolution.evosax import UNPICKLING, UNSUITABLE, StrategyConfig, alg
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import check_evolution, with_worst_for_failed
+from tests.metaevo.evolution.test_genetic_programming import Regression
 from tests.metaevo.toy import TARGET, Point, assert_same, stepper
 
 IMPROVING = (
@@ -97,15 +98,6 @@ def test_failed_candidates_rank_last():
         assert_same(told(fitness.at[3].set(bad)).mean, told(fitness.at[3].set(-99.0)).mean)
 
 
-def test_higher_fitness_is_better():
-    strategy = StrategyConfig(population_size=2, optimizer="sgd").bind(Point(3))
-    state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
-    population, asked = strategy.ask(jax.random.key(1), state)
-    evaluation = Evaluation(jnp.array([1.0, 0.0]), {})
-    told = strategy.tell(jax.random.key(2), population, evaluation, asked)
-    assert float(jnp.vdot(told.mean, population[0] - population[1])) > 0
-
-
 def test_schedules_are_geometric_in_the_generation():
     sigma = {"sigma": 0.5, "sigma_decay": 0.5, "sigma_limit": 0.1}
     rate = {"learning_rate": 1.0, "learning_rate_decay": 0.5, "learning_rate_limit": 0.2}
@@ -151,20 +143,38 @@ def test_algorithms_that_load_pickles_are_refused(monkeypatch):
     assert algorithms().keys() == set(everything) - UNPICKLING - UNSUITABLE
 
 
+POINT, PROGRAMS = Point(4), Regression()
+GENETIC = {"algorithm": "genetic_programming", "population_size": 64}
+LOW_RANK = {"algorithm": "low_rank_es"}
+
+
 @pytest.mark.parametrize(
-    ("changed", "key"),
+    ("problem", "changed", "message"),
     [
-        ({"algorithm": "OpenES"}, r"strategy\.algorithm = 'OpenES' .*Open_ES"),
-        ({"algorithm": "LES"}, "pickle"),
-        ({"settings": {"momentum": 1}}, "'momentum'"),
-        ({"population_size": 7}, "population_size = 7"),
-        ({"algorithm": "DifferentialEvolution", "settings": {"num_diff": 1.5}}, "num_diff"),
-        ({"algorithm": "DiffusionEvolution", "settings": {"num_generations": 2.5}}, "num_generat"),
+        (POINT, {"algorithm": "OpenES"}, r"strategy\.algorithm = 'OpenES' .*Open_ES"),
+        (POINT, {"algorithm": "LES"}, "pickle"),
+        (POINT, {"settings": {"momentum": 1}}, "'momentum'"),
+        (POINT, {"population_size": 7}, "population_size = 7"),
+        (POINT, {"algorithm": "DifferentialEvolution", "settings": {"num_diff": 1.5}}, "num_diff"),
+        (POINT, {"algorithm": "DiffusionEvolution", "settings": {"num_generations": 2.5}},
+         "num_generations"),
+        (POINT, GENETIC, "genetic_programming varies programs only; needs evolve: program"),
+        (PROGRAMS, GENETIC | {"population_size": 4}, "population_size = 4: .* at least 8"),
+        (PROGRAMS, GENETIC | {"settings": {"elites": 4}}, "'elites'; allowed: survivors, tourn"),
+        (PROGRAMS, GENETIC | {"settings": {"survivors": 64}}, "survivors = 64: .* from 1 to 63"),
+        (PROGRAMS, GENETIC | {"settings": {"tournament": 2.5}}, "tournament = 2.5"),
+        (PROGRAMS, GENETIC | {"settings": {"tournament": True}}, "tournament = True"),
+        (POINT, LOW_RANK | {"population_size": 7}, "population_size = 7: .*must be even"),
+        (POINT, LOW_RANK | {"settings": {"rank": 0}}, "rank = 0"),
+        (POINT, LOW_RANK | {"settings": {"rank": 1.5}}, "rank = 1.5"),
+        (POINT, LOW_RANK | {"settings": {"ranks": 1}}, "'ranks'; allowed: rank"),
+        (POINT, LOW_RANK | {"optimizer": "own"}, "optimizer = 'own'"),
     ],
-)
-def test_refuses(changed, key):
-    with pytest.raises(ConfigError, match=key):
-        check_evolution(Point(4), StrategyConfig(**changed), EvolutionConfig())
+)  # fmt: skip
+def test_invalid_settings_are_refused_before_compilation(problem, changed, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        check_evolution(problem, StrategyConfig(**changed).build(), EvolutionConfig())
+    assert "\n" not in str(raised.value)
 
 
 def test_settings_reach_constructor_and_parameters():

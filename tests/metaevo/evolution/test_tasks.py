@@ -64,12 +64,6 @@ def records(problem, generations=4, **config):
     return this, state, metrics
 
 
-def test_candidates_share_the_tasks_of_a_generation():
-    _, _, metrics = records(Targets(), generations=20)
-    assert len(set(metrics["target"].tolist())) == 20  # another task in each generation
-    assert ((metrics["target"] > 1.0) & (metrics["target"] < 3.0)).all()
-
-
 def test_results_do_not_depend_on_the_layout():
     config = {
         "seeds_per_candidate": 2,

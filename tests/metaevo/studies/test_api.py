@@ -1,32 +1,15 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import metaevo
 from metaevo.config import ConfigError, code
+from tests.metaevo.toy import Quadratic, assert_same, distance
 
-OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
+ZEROS = {"weights": np.zeros(3, np.float32), "bias": np.float32(0)}
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_size=2)
 DECAYS = {"sigma_decay": 0.999, "learning_rate_decay": 0.999}
 STRATEGY = metaevo.OpenES(population_size=32, sigma=0.3, learning_rate=0.1, **DECAYS)
-
-
-class Quadratic(metaevo.MetaProblem):
-    """The fitness of x is minus its squared distance from OPTIMUM."""
-
-    def init(self, key):
-        return {"x": jnp.zeros(3)}
-
-    def evaluate(self, key, meta_params, task):
-        del key, task
-        error = meta_params["x"] - OPTIMUM
-        return metaevo.Evaluation(-jnp.sum(error * error), {"first": error[0]})
-
-
-def test_other_objects_are_refused_as_problems():
-    with pytest.raises(ConfigError, match="problem = 3"):
-        metaevo.evaluate(3, jnp.zeros((2, 3)), jax.random.split(jax.random.key(0), 2))
 
 
 def evolve(path, generations, **options):
@@ -51,7 +34,7 @@ def test_an_evolution_without_a_finite_candidate_ends_at_once(folder, tmp_path):
     class Undefined(Quadratic):
         def evaluate(self, key, meta_params, task):
             evaluation = super().evaluate(key, meta_params, task)
-            return evaluation._replace(fitness=jnp.log(evaluation.fitness))
+            return evaluation._replace(fitness=jnp.log(-evaluation.fitness))
 
     run_dir = folder and tmp_path / folder
     with pytest.raises(ConfigError, match=r"Undefined: all candidates.* NaN"):
@@ -60,7 +43,7 @@ def test_an_evolution_without_a_finite_candidate_ends_at_once(folder, tmp_path):
 
 def test_without_a_run_directory_the_result_is_the_same(through):
     found = evolve(None, 24)
-    np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
+    assert_same(found.meta_params, through.meta_params)
     for key in ("generation", "frames", "fitness_mean"):
         assert [each[key] for each in found.metrics] == [each[key] for each in through.metrics]
     assert found.path is None
@@ -75,9 +58,9 @@ def test_the_best_of_several_without_a_run_directory():
 
 
 def test_results_can_be_loaded(through, tmp_path):
-    np.testing.assert_array_equal(metaevo.load(through.path)["x"], through.meta_params["x"])
+    assert_same(metaevo.load(through.path), through.meta_params)
     through.save(tmp_path / "saved")
-    np.testing.assert_array_equal(metaevo.load(tmp_path / "saved")["x"], through.meta_params["x"])
+    assert_same(metaevo.load(tmp_path / "saved"), through.meta_params)
     with pytest.raises(ConfigError, match="already holds a run"):
         through.save(through.path)
     with pytest.raises(ConfigError, match=r"saved.*not empty"):
@@ -85,20 +68,20 @@ def test_results_can_be_loaded(through, tmp_path):
 
 
 def test_the_result_of_any_problem_is_judged(through):
-    start = metaevo.Contender("zeros", Quadratic(), {"x": np.zeros(3, np.float32)})
+    start = metaevo.Contender("zeros", Quadratic(), ZEROS)
     scores = metaevo.judge([through, start], metaevo.Budget(seeds=32))
     assert scores.verdict().word == "better"
-    found = -np.sum((through.meta_params["x"] - OPTIMUM) ** 2)
+    found = 10 - distance(through.meta_params) ** 2
     assert scores.iqm("learned").value == pytest.approx(found, rel=1e-4)
     with pytest.raises(ConfigError, match="space: learned trains no learner"):
-        metaevo.judge([through, start], space={"x": [1, 2]})
+        metaevo.judge([through, start], space={"bias": [1, 2]})
 
 
 def test_it_finds_the_optimum_and_leaves_a_run(through):
-    assert np.linalg.norm(through.meta_params["x"] - OPTIMUM) < 0.3
+    assert distance(through.meta_params) < 0.3
     table = through.table()
     assert [record["generation"] for record in table] == list(range(24))
-    assert {"fitness_mean", "fitness_of_mean", "first"} <= table[0].keys()
+    assert {"fitness_mean", "fitness_of_mean", "luck"} <= table[0].keys()
     assert through.metrics[-1]["fitness_of_mean"] > through.metrics[0]["fitness_of_mean"]
     assert (through.path / "report.html").exists()
     assert (through.path / "figures" / "fitness.png").exists()
@@ -111,10 +94,10 @@ def test_a_finished_run_can_be_extended(through, tmp_path):
     first = evolve(tmp_path / "run", 12)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     again = evolve(tmp_path / "run", 12, resume=True)
-    np.testing.assert_array_equal(again.meta_params["x"], first.meta_params["x"])
+    assert_same(again.meta_params, first.meta_params)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
     more = evolve(tmp_path / "run", 24, resume=True)
-    np.testing.assert_array_equal(more.meta_params["x"], through.meta_params["x"])
+    assert_same(more.meta_params, through.meta_params)
 
 
 def test_a_changed_problem_cannot_be_resumed(through, monkeypatch):
@@ -152,7 +135,7 @@ def starting_at(x):
 
 
 def measuring(metrics):
-    return own(evaluate=lambda self, key, x, task: metaevo.Evaluation(jnp.sum(x["x"]), metrics))
+    return own(evaluate=lambda self, key, x, task: metaevo.Evaluation(x["bias"], metrics))
 
 
 def compared(name, point):
@@ -165,15 +148,16 @@ def compared(name, point):
         (starting_at({}), "init"),
         (starting_at({"x": jnp.zeros(3, jnp.int32)}), "init.*'x'.*int32"),
         (
-            own(evaluate=lambda self, key, x, task: jnp.sum(x["x"])),
+            own(evaluate=lambda self, key, x, task: x["bias"]),
             "evaluate: returned one array.*Evaluation",
         ),
         (measuring({"each": jnp.zeros(3)}), r"evaluate: each.*\(3,\)"),
         (measuring({"fitness_mean": jnp.zeros(())}), "evaluate: metrics.*'fitness_mean'"),
         (measuring(None), "evaluate: metrics = None"),
-        (compared("zeros", {"y": jnp.zeros(3)}), "contenders: zeros.*'y'.*'x'"),
-        (compared("learned", {"x": jnp.zeros(3)}), "contenders: 'learned'.*rename"),
+        (compared("zeros", {"y": jnp.zeros(3)}), "contenders: zeros.*'y'.*'weights'"),
+        (compared("learned", ZEROS), "contenders: 'learned'.*rename"),
         (Quadratic, "problem = .*Quadratic.*must be an object"),
+        (3, "problem = 3"),
     ],
 )
 def test_invalid_problems_are_refused_before_writing(problem, complaint, tmp_path):

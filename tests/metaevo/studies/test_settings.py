@@ -6,14 +6,13 @@ import jax.numpy as jnp
 import pytest
 
 import metaevo
-from metaevo.config import ConfigError, code, from_dict
+from metaevo.config import ConfigError, code
 from metaevo.config.plain import RECORDED
 from metaevo.config.references import reference_of
 from metaevo.parts import Part, records
 from metaevo.parts.learners import PART
 from metaevo.parts.part import Parts
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training.settings import make_task, training_class
 from purerl.parts import losses
 from tests.metaevo.evolving import settings_of
 
@@ -29,17 +28,6 @@ def test_other_slots_are_filled_by_name():
     plain = settings_of({"evolve": "drift"}).build().fixed["value_loss"].function
     assert plain(None, *arguments) == losses.squared(None, *arguments) == 32.0
     assert problem.reference().learner.policy_loss is losses.clipped_surrogate
-
-
-def test_a_schedule_of_unknown_hyperparams_is_refused():
-    """PPO's linear one moves the clip, which DQN does not have."""
-    complaint = "^schedule = 'linear': must be one of constant, cosine, "
-    raw = {"learner": "dqn", "schedule": "linear"}
-    with pytest.raises(ConfigError, match=complaint):
-        make_task(from_dict(training_class(raw), raw))
-    raw |= {"evolve": "value_loss"}
-    with pytest.raises(ConfigError, match=complaint):
-        settings_of(raw).build()
 
 
 @dataclasses.dataclass(frozen=True)
