@@ -46,12 +46,11 @@ class Budget:
     """seeds that choose among the finalists"""
     seeds: int = 128
     """held-out seeds of every finalist"""
-    lowest: ClassVar[Mapping[str, int]] = {"settings": 0, "finalists": 2}
-    """the smallest values, if not 1"""
+    _lowest: ClassVar[Mapping[str, int]] = {"settings": 0, "finalists": 2}  # if not 1
 
     def __post_init__(self) -> None:
         for field in fields(Budget):
-            value, low = getattr(self, field.name), self.lowest.get(field.name, 1)
+            value, low = getattr(self, field.name), self._lowest.get(field.name, 1)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ValueError(f"{field.name} = {value!r}: must be an integer of at least {low}")
 

@@ -69,7 +69,7 @@ class HeldOutConfig:
 class EvaluationConfig(HeldOutConfig, Budget):
     """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
 
-    lowest: ClassVar[Mapping[str, int]] = {**Budget.lowest, "seeds": 0}
+    _lowest: ClassVar[Mapping[str, int]] = {**Budget._lowest, "seeds": 0}
     space: PlainDict = field(default_factory=dict)
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
