@@ -27,7 +27,6 @@ def test_fitness_for_strategies_and_its_squares_are_finite(fitness):
 
 
 def huge(name, shaping):
-    """A strategy's results after generations of huge, failed and ordinary fitness."""
     strategy = StrategyConfig(
         algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping
     )
@@ -86,8 +85,6 @@ EVOLUTION = {
 
 @pytest.fixture
 def call(tmp_path, capfd):
-    """A function that runs a command in `tmp_path/NAME` and returns its stderr."""
-
     def run(command, config, name="run", *, code=0):
         path = tmp_path / "given.yaml"
         path.write_text(dump_yaml(config), encoding="utf-8")

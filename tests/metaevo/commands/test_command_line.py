@@ -15,7 +15,6 @@ def own_settings(monkeypatch):
 
 
 def command_line(*argv):
-    """The settings and the flags."""
     parser = run_options.Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--quick", action="store_true")

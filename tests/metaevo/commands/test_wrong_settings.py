@@ -38,6 +38,7 @@ CASES = {
     "train --seeds": "--seeds needs a value",
     "sweep --sampler tpe": "--sampler (did you mean --sweep.sampler?)",
     "sweep --sweep.trials 0": "sweep.trials = 0: must be greater than 0",
+    "trian": "unknown command 'trian' (did you mean train?)",
     "compare --metrics x": "--metrics (did you mean --metric?)",
     "generality --task x": "--task (did you mean --tasks?)",
     "judge": "--tasks: name a file",
