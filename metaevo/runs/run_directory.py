@@ -234,11 +234,6 @@ class RunDirectory:
                 found[record["kind"]].append(record)
         return found
 
-    def has_evolved(self, generations: int) -> bool:
-        """Return whether so many generations, or more, are recorded without a gap."""
-        found = [record["generation"] for record in self.read_metrics("generation")]
-        return found == list(range(len(found))) and len(found) >= generations
-
 
 def _make_unique(parent: Path) -> Path:
     parent.mkdir(parents=True, exist_ok=True)

@@ -149,10 +149,12 @@ def _resolve(
         measured = study.measure()
         study.keep(run.directory, measured)
         return measured
+    from metaevo.runs.finding import has_evolved
+
     resolved, config = dict(run.resolved), run.settings.evolution
     same_end = run.before.evaluation == run.settings.evaluation
     is_reported = same_end and run.directory.report_path.exists()
-    if is_reported and all(each.has_evolved(config.generations) for each in evolved):
+    if is_reported and all(has_evolved(each, config.generations) for each in evolved):
         return None
     before = run.before.evolution.chunk_size
     if config.chunk_size not in (None, before):

@@ -41,8 +41,6 @@ def _complaint(env: Any) -> str:
 
 
 ENVIRONMENT = Kind("task.env", "gymnax environment", _complaint)
-TRAINING = ("task.", "train.", "hyperparams.")
-"""Beginnings of the settings of trained agents."""
 
 
 @dataclass(frozen=True)
