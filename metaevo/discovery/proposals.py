@@ -285,7 +285,7 @@ class Judge:
         try:
             files.append_line(self._path, files.plain(to_dict(program)))
         except OSError as error:
-            raise files.unwritable(self._path, error) from None
+            raise files.unusable(self._path, error) from None
         self._programs[program.id] = program
 
 

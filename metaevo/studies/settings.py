@@ -110,14 +110,7 @@ class EvolutionSettings(HasRun):
     run: RunConfig
 
     def build(self, run_path: Path | None = None) -> MetaProblem:
-        """Return the problem, without measured scales.
-
-        Args:
-            run_path: an existing run, whose copies of evolved parts are used.
-
-        Raises:
-            ConfigError: if it cannot be built.
-        """
+        """Return the problem, with the copies of parts in an existing run, without scales."""
         raise NotImplementedError
 
 
@@ -275,8 +268,8 @@ def settings_class(raw: PlainDict) -> type[Any]:
         raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
 
     Raises:
-        ConfigError: for an unknown problem, part or learner, a problem with a field of another
-            setting's name, or a learner without the part's slot.
+        ConfigError: for an unknown problem, part or learner, or a problem with a field of another
+            setting's name.
     """
     if "problem" in raw:
         made: type[Any] = pkgutil.resolve_name(PROBLEM_CLASS)(raw["problem"])
@@ -287,7 +280,7 @@ def settings_class(raw: PlainDict) -> type[Any]:
     if evolve is None:
         names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
+    evolved = learners.classes_to_evolve(evolve, raw.get("component"))
     if isinstance(evolve, str):
         ((_, part),) = evolved.values()
         settings.append(section("component", part))
