@@ -198,12 +198,9 @@ class Scores:
     def verdict(
         self, name: str | None = None, task: str | None = None, *, margin: float = 0.0
     ) -> Verdict:
-        """Judge a contender or a group against all hand-written contenders.
+        """Judge the first group, or a contender or group, against all hand-written contenders.
 
-        Args:
-            name: by default the first group, or the first contender if there are no groups.
-            task: by default all tasks together.
-            margin: a loss below this is "not worse".
+        A loss below `margin` is "not worse".
 
         - "better" must hold against every baseline (an intersection-union test, Berger 1982), and
           still hold if the number of settings doubled once more and every difference changed by as

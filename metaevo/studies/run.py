@@ -45,12 +45,6 @@ def run_evolutions(
 ) -> int:
     """Run `run.evolution_seeds` evolutions; judge and report them together.
 
-    Args:
-        study: the study to evolve.
-        settings: settings of the evolution.
-        run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
-        resume: continue the run in `run_dir` from its last checkpoint.
-
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 

@@ -213,10 +213,7 @@ def _check_unseen(
 ) -> None:
     """Raise `ConfigError`, naming the task, if one was used in the evolution.
 
-    Args:
-        tasks: the unseen tasks.
-        seen: all tasks that a rule has seen, by the setting that names it; "" for this evolution.
-        learner: name of the learner.
+    `seen` are all tasks that a rule has seen, by the setting that names it; "" is this evolution.
     """
     for name, task in tasks.items():
         env = task.env or name
@@ -263,9 +260,6 @@ def settings_class(raw: PlainDict) -> type[Any]:
     """Return the class of unvalidated settings: of a problem, or `EvolveSettings` of parts.
 
     Some sections depend on names in others. The file of a user's problem or part is executed.
-
-    Args:
-        raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
 
     Raises:
         ConfigError: for an unknown problem, part or learner, or a problem with a field of another
