@@ -17,8 +17,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import files, flatten
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, files, flatten
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 MISSING = "-"

@@ -1,5 +1,3 @@
-"""The environment of doors-dqn against its rules in plain Python."""
-
 import jax
 import numpy as np
 import pytest

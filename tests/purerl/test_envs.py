@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.scaled import ScaledParams, ScaledRewards
 
 LOCAL = [name for name in envs.names() if name != "MNISTBandit-bsuite"]
 IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc"}
@@ -183,21 +182,6 @@ UNREACHABLE = r"the goal \(7, 7\) cannot be reached from \(0, 0\)"
 def test_mistakes(name, overrides, message):
     with pytest.raises(ValueError, match=message):
         envs.make(name, **overrides)
-
-
-def test_scaled_rewards():
-    env, params = envs.make("Catch-bsuite")
-    scaled = ScaledRewards(env)
-    key = jax.random.key(0)
-    obs, state = env.reset(key, params)
-    same, _ = scaled.reset(key, ScaledParams(params, -3.0))
-    np.testing.assert_array_equal(obs, same)
-    for _ in range(12):
-        expected = env.step(key, state, 0, params)
-        found = scaled.step(key, state, 0, ScaledParams(params, -3.0))
-        np.testing.assert_allclose(found[2], -3.0 * expected[2])
-        np.testing.assert_array_equal(found[0], expected[0])
-        state = expected[1]
 
 
 @pytest.mark.parametrize(

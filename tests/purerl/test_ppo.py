@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -33,10 +34,6 @@ HYPERPARAMS = ppo.Hyperparams(
     adam_epsilon=1e-2,
     vf_coef=0.7,
 )
-
-
-def replace(config, **changes):
-    return ppo.Config(**{**vars(config), **changes})
 
 
 @partial(jax.jit, static_argnums=0)  # equal learners of one environment share a program

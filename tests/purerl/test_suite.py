@@ -43,8 +43,6 @@ class Walk(SuiteEnvironment):
 
 
 class Draw(Walk):
-    """A number that is drawn at the start, and paid in every step."""
-
     def begin(self, key, params):
         start = jax.random.uniform(key)
         return start[None], start
@@ -68,8 +66,6 @@ def _toy(monkeypatch):
 
 
 def play(env, params, steps, action):
-    """Observations, flags and final observations of `steps` steps."""
-
     def step(state, key):
         obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
         return state, (obs, reward, terminated, truncated, info["final_observation"])

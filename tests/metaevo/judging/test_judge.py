@@ -141,5 +141,5 @@ def test_a_judgement_goes_on_with_the_same_settings_only(changes, tmp_path):
 def test_a_damaged_file_is_refused_in_one_line(damage, tmp_path):
     path = metaevo.Scores.of({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(tmp_path / "scores.npz")
     path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
-    with pytest.raises(ConfigError, match=r"scores\.npz: cannot be read"):
+    with pytest.raises(ConfigError, match=r"scores\.npz is not usable"):
         metaevo.Scores.load(path)

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 import metaevo
-from metaevo.config import ConfigError, code
-from metaevo.config.plain import RECORDED
+from metaevo.config import ConfigError
 from metaevo.config.references import reference_of
 from metaevo.parts import Part, records
 from metaevo.parts.learners import PART
@@ -57,16 +56,6 @@ def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass the code"):
         metaevo.load(run.path)
     assert callable(metaevo.load(run.path, code=Loss)[0])
-
-
-def test_a_changed_class_needs_another_run(own, monkeypatch):
-    settings = {"evolve": own}
-    before = {RECORDED: code.digests(settings)}
-    assert before[RECORDED].keys() == {own}
-    code.refuse_changes(settings, before)
-    monkeypatch.setattr(code, "class_source", lambda cls: b"changed")
-    with pytest.raises(ConfigError, match=r"cannot continue with other code: .*Loss"):
-        code.refuse_changes(settings, before)
 
 
 def test_a_list_of_one_is_a_single_part():

@@ -160,7 +160,6 @@ def test_the_others_by_their_formulas():
     ],
 )
 def test_layers_are_flax_s(batch, settings):
-    """Outputs, and gradients of kernels, bias and images, for two agents with their own kernels."""
     ours = nn.Conv(5, (3, 2), conv_general_dilated=conv_general_dilated, **settings)
     flax = nn.Conv(5, (3, 2), **settings)
     x = jax.random.normal(jax.random.key(0), (2, *batch, 6, 7, 3))
