@@ -94,7 +94,7 @@ def _measure(plan: Plan, todo: list[list[str]]) -> list[str]:
         batch: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for path, *folder in todo[first : first + plan.processes]:
-                command = plan.python, HARNESS, path, *folder
+                command = [str(plan.python), str(HARNESS), path, *folder]
                 batch[path] = subprocess.Popen(command, env=env)
             failed += [path for path, process in batch.items() if process.wait()]
         finally:
