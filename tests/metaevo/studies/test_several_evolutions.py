@@ -27,15 +27,8 @@ HAND_WRITTEN = ("squared", "huber", "sloped_squared")
 
 
 def settings_of(count, **evaluation):
-    raw = {
-        "learner": "q_learning",
-        "evolve": "value_loss",
-        "task": {"env": "GridWorld", "env_params": {"size": 4}},
-        "train": {"total_timesteps": 1000, "num_steps": 50},
-        "hyperparams": {"learning_rate": 0.2, "epsilon_start": 0.1},
+    raw = evolving.EVOLUTION | {
         "component": {"hidden_sizes": [4], "start": "random"},
-        "fitness": {"mean_return": 0.0, "reward_per_step": 200.0},
-        "strategy": {"population_size": 4, "sigma": 0.5},
         "evolution": {"generations": 3, "validation_every": 2, "validation_seeds": 2,
                       "chunk_size": 4, "num_devices": 1},
         "evaluation": {"seeds": 8, "settings": 2, "finalists": 2, "selection_seeds": 4,
