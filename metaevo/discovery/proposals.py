@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 
 from metaevo.config import (
     ConfigError,
-    changed_keys,
     files,
     find_preset,
     from_dict,
@@ -37,8 +36,10 @@ from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
+from metaevo.runs.resume import changed_keys
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import Interval
+from metaevo.studies.changed import judged_on
 from metaevo.studies.settings import settings_class
 
 Given = str | bytes | PlainMapping
@@ -161,7 +162,7 @@ class Judge:
 
     def _open(self, settings: Any) -> None:
         """Check that the archive has these settings, or begin one, and read its programs."""
-        about = settings.judged_on() | {
+        about = judged_on(settings) | {
             "component": to_dict(self.language),
             "evaluation": to_dict(replace(settings.evaluation, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},
@@ -284,7 +285,7 @@ class Judge:
         try:
             files.append_line(self._path, files.plain(to_dict(program)))
         except OSError as error:
-            raise files.unwritable(self._path, error) from None
+            raise files.unusable(self._path, error) from None
         self._programs[program.id] = program
 
 

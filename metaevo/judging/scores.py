@@ -1,19 +1,15 @@
 """The result of a judgement: the scores of every agent that it trained, intervals and verdicts."""
 
-import io
 import os
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError
 from metaevo.judging.verdicts import (
     FEWEST_SEEDS,
     FEWEST_SETTINGS,
@@ -23,24 +19,15 @@ from metaevo.judging.verdicts import (
     Verdict,
     Word,
 )
+from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.statistics import Estimate, FloatArray, fill_missing
+
+NAMES = "contenders", "groups", "tasks", "hyperparams"
+"""Fields with names."""
 
 
 class UnfinishedError(ConfigError):
     """A file has the scores of a judgement that was interrupted, or goes on."""
-
-
-def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by their names.
-
-    Raises:
-        ConfigError: if it cannot be read, or is damaged.
-    """
-    try:
-        with np.load(io.BytesIO(files.read(Path(path))), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,37 +112,6 @@ class Scores:
             )
         if self.held_out.shape[-1] < 1 or (self.finalists[..., 0] != 0).any():
             raise ValueError("finalists must begin with setting 0 and have held-out scores")
-
-    @classmethod
-    def of(
-        cls,
-        held_out: Mapping[str, ArrayLike],
-        groups: Mapping[str, str] | None = None,
-        tasks: Sequence[str] = ("task",),
-        *,
-        scale: ArrayLike | None = None,
-    ) -> "Scores":
-        """Return the scores of contenders without tuning.
-
-        Args:
-            held_out: by contender [seeds], or [T, seeds] on several tasks.
-            groups: of evolved contenders, by their names.
-            tasks: names.
-            scale: [T, 2], see the class.
-        """
-        rows = [np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()]
-        scores = np.stack(rows).astype(np.float64)
-        front = scores.shape[:3]
-        return cls(
-            contenders=tuple(held_out),
-            groups=tuple((groups or {}).get(name, "") for name in held_out),
-            tasks=tuple(tasks),
-            screening=np.empty((*front, 0)),
-            finalists=np.zeros(front, int),
-            selection=np.empty((*front, 0)),
-            held_out=scores,
-            scale=None if scale is None else np.asarray(scale, np.float64),
-        )
 
     @property
     def tried(self) -> int:
@@ -242,12 +198,9 @@ class Scores:
     def verdict(
         self, name: str | None = None, task: str | None = None, *, margin: float = 0.0
     ) -> Verdict:
-        """Judge a contender or a group against all hand-written contenders.
+        """Judge the first group, or a contender or group, against all hand-written contenders.
 
-        Args:
-            name: by default the first group, or the first contender if there are no groups.
-            task: by default all tasks together.
-            margin: a loss below this is "not worse".
+        A loss below `margin` is "not worse".
 
         - "better" must hold against every baseline (an intersection-union test, Berger 1982), and
           still hold if the number of settings doubled once more and every difference changed by as
@@ -282,16 +235,16 @@ class Scores:
         numbers = difference, (low, high), self.tried, drift
         return Verdict(word, name, others[best], *numbers, margin)
 
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write all arrays and names to an .npz file, replaced atomically."""
-        with files.replacing(Path(path)) as file:
-            np.savez_compressed(file, **self.arrays())
+    def save(self, path: str | os.PathLike, **progress: Any) -> Path:
+        """Write all arrays and names to an .npz file, with the progress of a judgement."""
+        about = {name: getattr(self, name) for name in (*NAMES, "frames")}
+        save_tree(Path(path), self.arrays(), {**about, **progress})
         return Path(path)
 
-    def arrays(self) -> dict[str, Any]:
-        """Return what `save` writes: all fields that are not None."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Scores":
@@ -301,17 +254,13 @@ class Scores:
             ConfigError: if it is damaged.
             UnfinishedError: if it is of a judgement that is not finished.
         """
-        names = [each.name for each in fields(cls)]
-        saved = read_arrays(path)
+        arrays, about = load_tree(Path(path))
         try:
-            finished = "done" not in saved or saved["done"] == saved["total"]
-            values: dict[str, Any] = {name: saved[name] for name in names if name in saved}
-            for name in ("contenders", "groups", "tasks", "hyperparams"):
-                values[name] = tuple(values[name].tolist())
-            found = cls(**{**values, "frames": int(values["frames"])})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            names: Any = {name: tuple(about[name]) for name in NAMES}
+            found = cls(**arrays, **names, frames=about["frames"])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
-        if not finished:
+        if about.get("done") != about.get("total"):
             raise UnfinishedError(f"{path}: is of a judgement that is not finished")
         return found
 

@@ -9,8 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from metaevo.config import files
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, files
 from metaevo.reports import plots
 
 if TYPE_CHECKING:

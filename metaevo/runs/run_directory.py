@@ -23,9 +23,8 @@ from typing import Annotated, NotRequired, Required
 from pydantic import GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
+from metaevo.config import ConfigError, DiskError, PlainDict, dump_yaml, files, load_yaml
 from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
-from metaevo.config.plain import PlainDict
 
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
@@ -94,7 +93,7 @@ class RunDirectory:
                 path = _make_unique(where)
             path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
-            raise files.unwritable(f"run directory {where}", error) from None
+            raise files.unusable(f"run directory {where}", error) from None
         run = cls(path)
         if os.path.lexists(run.config_path):
             raise ConfigError(
@@ -143,7 +142,7 @@ class RunDirectory:
             message = f"run directory {self.path} is in use by another run (process {holder})"
             raise ConfigError(message) from None
         except OSError as error:
-            raise files.unwritable(path, error) from None
+            raise files.unusable(path, error) from None
         try:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
@@ -221,7 +220,7 @@ class RunDirectory:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise files.unreadable(self.metrics_path, error) from None
+            raise files.unusable(self.metrics_path, error, "read") from None
 
     def read_metrics(self, kind: str) -> list[PlainDict]:
         """Return the records of a kind in metrics.jsonl."""
@@ -234,11 +233,6 @@ class RunDirectory:
             if record["kind"] in found:
                 found[record["kind"]].append(record)
         return found
-
-    def has_evolved(self, generations: int) -> bool:
-        """Return whether so many generations, or more, are recorded without a gap."""
-        found = [record["generation"] for record in self.read_metrics("generation")]
-        return found == list(range(len(found))) and len(found) >= generations
 
 
 def _make_unique(parent: Path) -> Path:

@@ -11,8 +11,7 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch):
-    for reader in ("early_class", "settings_class"):
-        monkeypatch.setattr(run_options, reader, lambda *_: Config)
+    monkeypatch.setattr(run_options, "settings_class", lambda *_: Config)
 
 
 def command_line(*argv):
