@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import metaevo
-from metaevo.config import ConfigError, PlainDict, exit_on_config_error, of_value, show
+from metaevo.config import ConfigError, exit_on_config_error, of_value, show
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {
