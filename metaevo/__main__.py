@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import metaevo
-from metaevo.config import ConfigError, exit_on_config_error, show
-from metaevo.config.plain import PlainDict, of_value
+from metaevo.config import ConfigError, PlainDict, exit_on_config_error, of_value, show
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {

@@ -83,7 +83,6 @@ def skip_without_suite(raw):
 
 
 def quick(settings):
-    """The same settings as a quick look."""
     return from_dict(type(settings), quickened(to_dict(settings)))
 
 

@@ -21,8 +21,8 @@ import yaml
 import metaevo
 from metaevo.commands.run_options import parse_settings
 from tests.metaevo import evolving
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 ALL = [ROOT / "README.md", *PAGES]
@@ -34,12 +34,10 @@ FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
 
 
 def blocks(text: str, *languages: str) -> list[str]:
-    """The code blocks of a page in one of these languages."""
     return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def commands_of(text: str, *verbs: str) -> list[list[str]]:
-    """The `metaevo` commands of a page with these verbs, as words without `metaevo`."""
     found = []
     for block in blocks(text, "console", "bash"):
         for line in block.replace("\\\n", " ").splitlines():

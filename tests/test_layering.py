@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import metaevo
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 420
 
 # Reading these formats runs code from the file. Checkpoints and policies are data.

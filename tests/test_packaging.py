@@ -18,7 +18,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.processes import ROOT
+
 PACKAGES = ("purerl", "metaevo")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -26,7 +27,6 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 
 def requirements(lines: Iterable[str]) -> dict[str, Requirement]:
-    """The requirements by name as the package index spells it."""
     return {canonicalize_name((one := Requirement(line)).name): one for line in lines}
 
 
@@ -101,7 +101,6 @@ def test_set_up_tries_every_python_by_running_it(tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the project is published as."""
     builder = importlib.import_module("hatchling.builders.wheel").WheelBuilder(str(ROOT))
     folder = tmp_path_factory.mktemp("wheel")
     return Path(next(builder.build(directory=str(folder), versions=["standard"])))

@@ -1,13 +1,13 @@
 """Rules side by side in their harness: a JSON file for each rule and environment, and the table."""
 
 import filecmp
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,16 +71,16 @@ def run(plan: Plan) -> list[Cell]:
     """
     _check_package(plan.python)
     plan.folder.mkdir(parents=True, exist_ok=True)
-    todo = []
-    for rule in plan.rules:
-        exported = None if rule == BASELINE else _exported(rule, plan.folder / _slug(rule))
-        for environment in plan.environments:
-            path = plan.path(rule, environment)
-            if any(None in row for row in _begun(plan, path, rule, environment)["evaluation"]):
-                todo.append([str(each) for each in (path, exported) if each is not None])
+    exported = {
+        rule: _exported(rule, plan.folder / _slug(rule)) for rule in plan.rules if rule != BASELINE
+    }
+    paths, todo = [], []
+    for environment, rule in itertools.product(plan.environments, plan.rules):
+        paths.append(path := plan.path(rule, environment))
+        if any(None in row for row in _begun(plan, path, rule, environment)["evaluation"]):
+            todo.append([str(path), *([str(exported[rule])] if rule in exported else [])])
     if failed := _measure(plan, todo):
         raise metaevo.ConfigError(f"their harness failed, see above: {', '.join(failed)}")
-    paths = (plan.path(rule, each) for each in plan.environments for rule in plan.rules)
     return [json.loads(path.read_text()) for path in paths]
 
 
@@ -89,21 +89,17 @@ def _measure(plan: Plan, todo: list[list[str]]) -> list[str]:
     flags = "--xla_cpu_multi_thread_eigen=false" if plan.processes > 1 else ""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
     env = {**os.environ, "XLA_FLAGS": flags, "PYTHONWARNINGS": "ignore"}
-    running: dict[str, subprocess.Popen[bytes]] = {}
     failed = []
-    try:
-        while todo or running:
-            while todo and len(running) < plan.processes:
-                arguments = todo.pop(0)
-                command = [str(plan.python), str(HARNESS), *arguments]
-                running[arguments[0]] = subprocess.Popen(command, env=env)
-            time.sleep(0.1)
-            for path in [path for path, each in running.items() if each.poll() is not None]:
-                if running.pop(path).returncode:
-                    failed.append(path)
-    finally:
-        for process in running.values():  # also after a signal
-            process.terminate()
+    for first in range(0, len(todo), plan.processes):
+        batch: dict[str, subprocess.Popen[bytes]] = {}
+        try:
+            for path, *folder in todo[first : first + plan.processes]:
+                command = [str(plan.python), str(HARNESS), path, *folder]
+                batch[path] = subprocess.Popen(command, env=env)
+            failed += [path for path, process in batch.items() if process.wait()]
+        finally:
+            for process in batch.values():  # also after a signal
+                process.terminate()
     return failed
 
 

@@ -1,6 +1,8 @@
 """What their modules are around a rule: text of files that import nothing of ours."""
 
-IMPORTS = """from pathlib import Path
+IMPORTS = """from functools import reduce
+from operator import getitem
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -92,29 +94,30 @@ def by_moves(make):
 """For optimizers that mix parameters with steps, whose learning rate they do not know."""
 
 OPTIM = '''
-ACTOR, CRITIC = ("Dense_0", "Dense_1", "Dense_2"), ("Dense_3", "Dense_4", "Dense_5")
+PLACES = {
+    "Dense_0": ("actor_torso", "Dense_0"),
+    "Dense_1": ("actor_torso", "Dense_1"),
+    "Dense_2": ("policy_head",),
+    "Dense_3": ("critic_torso", "Dense_0"),
+    "Dense_4": ("critic_torso", "Dense_1"),
+    "Dense_5": ("value_head",),
+}
 
 
 def named(tree):
     """Return the layers of networks.py under names that tell which are the policy's."""
-    layers = tree["params"]
-    (a, b, policy), (c, d, value) = ([layers[name] for name in each] for each in (ACTOR, CRITIC))
-    heads = {"policy_head": policy, "value_head": value}
-    actor, critic = {"Dense_0": a, "Dense_1": b}, {"Dense_0": c, "Dense_1": d}
-    others = {name: layers[name] for name in layers if name == "log_std"}
-    return {"params": {"actor_torso": actor, "critic_torso": critic} | heads | others}
+    found = {"actor_torso": {}, "critic_torso": {}}
+    for name, layer in tree["params"].items():
+        *torso, own = PLACES.get(name, (name,))
+        (found[torso[0]] if torso else found)[own] = layer
+    return {"params": found}
 
 
 def renamed(tree):
     """Return named layers under the names of networks.py."""
-    found = dict(tree["params"])
-    for names, torso, head in (
-        (ACTOR, "actor_torso", "policy_head"),
-        (CRITIC, "critic_torso", "value_head"),
-    ):
-        layers = found.pop(torso)
-        found |= dict(zip(names, (layers["Dense_0"], layers["Dense_1"], found.pop(head))))
-    return {"params": found}
+    found = tree["params"]
+    layers = {name: reduce(getitem, place, found) for name, place in PLACES.items()}
+    return {"params": layers | {name: found[name] for name in found if name == "log_std"}}
 
 
 def make_optimizer(config):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from metaevo.studies.study import Study
 
 FREE = "evaluation.", "evolution.chunk_size"
-"""Settings that may differ for every study, in addition to `EvolutionSettings.free`."""
+"""Settings that may differ for every study, in addition to `changed.free`."""
 
 
 @exit_on_config_error()
@@ -120,17 +120,20 @@ def settings_of_run(
     settings, args = parse_settings(parser, argv, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
-    before = from_dict(type(settings), saved)
-    free = (*settings.free(), *FREE, *also)
-    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
+    from metaevo.studies.changed import free
+
+    before, able = from_dict(type(settings), saved), (*free(settings), *FREE, *also)
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(able)]
     if changed:
-        allowed = ", ".join(free)
+        allowed = ", ".join(able)
         raise ConfigError(f"{', '.join(changed)}: {fixed}; what may change begins with {allowed}")
     return settings, before, args
 
 
 def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen: bool) -> None:
     """Raise `ConfigError` if the run already has this comparison, or if settings conflict."""
+    from metaevo.studies.changed import judged_on
+
     if unseen:
         if not settings.evaluation.unseen:
             raise ConfigError(
@@ -143,7 +146,7 @@ def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen:
             raise ConfigError("task: for a rule of several tasks, name others with --unseen FILE")
     elif settings.evaluation.unseen:
         raise ConfigError("evaluation.unseen: is judged with --unseen")
-    elif settings.judged_on() == before.judged_on():
+    elif judged_on(settings) == judged_on(before):
         raise ConfigError(
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
@@ -152,11 +155,13 @@ def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen:
 
 def _changes(settings: "EvolutionSettings", before: "EvolutionSettings") -> str:
     """Return a name for settings that differ from a run's: the changed ones."""
-    found = changed_keys(before.judged_on(), settings.judged_on())
+    from metaevo.studies.changed import free, judged_on
+
+    found = changed_keys(judged_on(before), judged_on(settings))
     if not found:
         raise ConfigError(
             f"this is what the report of the run itself judges; change a setting that begins with "
-            f"{', '.join((*settings.free(), 'evaluation.'))}"
+            f"{', '.join((*free(settings), 'evaluation.'))}"
         )
     names = [
         f"{key}={new}".replace("/", "_")

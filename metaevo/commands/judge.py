@@ -5,9 +5,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from metaevo.commands.run_options import computing, parse_settings, start_jax
-from metaevo.config import ConfigError, code, exit_on_config_error, files, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.commands.run_options import computing, parse_settings, set_up_jax
+from metaevo.config import ConfigError, PlainDict, code, exit_on_config_error, files, to_dict
 
 
 @exit_on_config_error()
@@ -26,7 +25,7 @@ def main(argv: list[str]) -> int:
             raise ConfigError("--config: name the settings with --tasks")
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
-        start_jax()  # which importing programs starts
+        set_up_jax()  # importing programs starts its backend
         from metaevo.discovery.proposals import raw_settings
 
         return raw_settings(args.slot, args.tasks)

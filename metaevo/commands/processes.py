@@ -9,8 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from metaevo.commands.run_options import FLAGS, add_process_flags
-from metaevo.config import ConfigError, DiskError
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, DiskError, PlainDict
 
 
 def wanted(argv: Sequence[str]) -> PlainDict | None:

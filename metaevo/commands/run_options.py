@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import os
+import pkgutil
 import re
 import sys
 import warnings
@@ -11,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from metaevo.commands.early import early_class, fields_of, settings_class
 from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
-from metaevo.config.checks import check_given
 from metaevo.config.files import load_yaml, parse_yaml
 from metaevo.config.plain import PlainDict, Whole, names_in, of_value
 from metaevo.runs.run_directory import RunDirectory
@@ -21,6 +20,13 @@ from metaevo.runs.run_directory import RunDirectory
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
 HELP = Path(__file__).parent / "help"
 """A text for each command: what it does and examples, and the settings that are used most"""
+CLASSES = {
+    "train": "metaevo.training.settings:training_class",
+    "sweep": "metaevo.studies.reading:sweep_class",
+}
+"""Functions that return the class of a command's settings"""
+EVOLUTION = "metaevo.studies.settings:settings_class"
+"""The same for commands about an evolution"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -100,6 +106,11 @@ def run_parser(command: str) -> Parser:
     return parser
 
 
+def settings_class(command: str, raw: PlainDict) -> Any:
+    """Return the class of unvalidated settings; its import takes a second."""
+    return pkgutil.resolve_name(CLASSES.get(command, EVOLUTION))(raw)
+
+
 def parse_settings(
     parser: Parser,
     argv: Sequence[str],
@@ -108,9 +119,9 @@ def parse_settings(
 ) -> tuple[Any, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
 
-    Names, and most values, are checked by the source code of the settings before JAX is imported.
-    `--help all` lists all settings, with the string literals under the fields as documentation. A
-    flag whose `dest` has a dot is short for the setting of that name.
+    They are validated before JAX's backend starts, unless code of the user's starts it. `--help
+    all` lists all settings, with the string literals under the fields as documentation. A flag
+    whose `dest` has a dot is short for the setting of that name.
 
     Args:
         parser: of the command, with its own flags; `--config` (a file or a preset) is added.
@@ -144,11 +155,7 @@ def parse_settings(
         raw = merge(known, overrides)
         if evolve is not None and "problem" not in raw:
             raw.setdefault("evolve", evolve)
-        cls = early_class(command, raw)
-        if not args.help:
-            _check_names(parser, cls, given)
-            check_given(cls, raw)
-        start_jax()
+        set_up_jax()
         cls = settings_class(command, raw)
         if args.help:
             from metaevo.config.documentation import add_settings
@@ -161,12 +168,14 @@ def parse_settings(
     if args.help:
         parser.print_help()
         raise SystemExit(0)
-    _check_names(parser, cls, given)  # of a learner, part or problem of the user's, too
+    _check_names(parser, cls, given)
     if getattr(args, "quick", False):
         from metaevo.runs.quick import quickened
 
         raw = merge(quickened(to_dict(from_dict(cls, raw))), overrides)
-    return from_dict(cls, raw), args
+    settings = from_dict(cls, raw)
+    start_jax()
+    return settings, args
 
 
 def settings_in(
@@ -181,7 +190,7 @@ def settings_in(
     content = run.read_config()
     settings = adapt(content["config"])
     if args.code or names_in(overrides):
-        start_jax()  # importing an environment starts its backend
+        set_up_jax()  # importing an environment starts its backend
     used = merge(settings, overrides)
     if args.code or names_in(used):
         from metaevo.config import code
@@ -234,35 +243,38 @@ def _check_names(parser: Parser, cls: Any, given: Mapping[str, list[str]]) -> No
     """Raise `ConfigError` for a flag that is no setting, or that lacks its value."""
     for name, values in given.items():
         kind = cls
-        for part in name.split(".") if dataclasses.is_dataclass(cls) else ():
-            fields = fields_of(kind)
-            if fields and part not in fields:
+        for part in name.split("."):
+            if not dataclasses.is_dataclass(kind):
+                break
+            fields = {each.name: each.type for each in dataclasses.fields(kind)}
+            if part not in fields:
                 flags = [flag[2:] for flag in parser._option_string_actions]
                 from metaevo.config.wording import unknown
 
                 raise unknown(name, cls, flags)
-            kind = fields.get(part)
+            kind = fields[part]
         if not values:
             raise ConfigError(f"--{name} needs a value")
 
 
-_has_started = False
-
-
-def start_jax(several: PlainDict | None = None) -> None:
-    """Set up the devices, once, before code of the user's starts JAX's backend.
-
-    `several` are arguments of `jax.distributed.initialize`, to connect this process with others.
-    """
-    global _has_started
-    if _has_started:
-        return
+@functools.cache
+def set_up_jax() -> None:
+    """Set up the devices, before code of the user's starts JAX's backend."""
     if sys.stderr.isatty():  # it takes seconds
         print("importing JAX", file=sys.stderr, flush=True)
     from metaevo.evolution import devices
 
     devices.setup()
-    _has_started = True
+
+
+def start_jax(several: PlainDict | None = None) -> None:
+    """Start JAX's backend.
+
+    `several` are arguments of `jax.distributed.initialize`, to connect this process with others.
+    """
+    set_up_jax()
+    from metaevo.evolution import devices
+
     if several is not None:
         from metaevo.evolution import hosts
 

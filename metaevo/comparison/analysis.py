@@ -11,8 +11,7 @@ from metaevo import statistics
 from metaevo.comparison import selection, sources
 from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.comparison.selection import Score, group
-from metaevo.config import ConfigError, show
-from metaevo.config.plain import PlainDict, listed
+from metaevo.config import ConfigError, PlainDict, listed, show
 from metaevo.reports.page import counted
 from metaevo.statistics import Comparison, Estimate, FloatArray, Interval
 

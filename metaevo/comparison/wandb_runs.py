@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from metaevo.comparison.recorded import KINDS, RecordedRun
-from metaevo.config import ConfigError, flatten
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, flatten
 from metaevo.runs.run_directory import OF_AGENTS
 
 WANDB = "wandb:"

@@ -44,11 +44,6 @@ def from_dict(cls: type[T], data: Any) -> T:
     return settings
 
 
-def check_given(cls: Any, data: Any) -> None:
-    """Check plain data for a dataclass, some of whose keys may be missing; raises `ConfigError`."""
-    _validated(cls, to_dict(data), "forbid")
-
-
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
     """Check data read from a file, and return it unchanged; it may have other keys.
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, show, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, files, show, to_dict
 from metaevo.discovery import fit
 from metaevo.discovery.fit import Fitted
 from metaevo.discovery.observe import TARGETS, observe

@@ -39,6 +39,7 @@ from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import Interval
+from metaevo.studies.changed import judged_on
 from metaevo.studies.settings import settings_class
 
 Given = str | bytes | PlainMapping
@@ -161,7 +162,7 @@ class Judge:
 
     def _open(self, settings: Any) -> None:
         """Check that the archive has these settings, or begin one, and read its programs."""
-        about = settings.judged_on() | {
+        about = judged_on(settings) | {
             "component": to_dict(self.language),
             "evaluation": to_dict(replace(settings.evaluation, unseen={})),
             "evolution": {"seeds_per_candidate": settings.evolution.seeds_per_candidate},

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, show
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, show
 from metaevo.evolution.problem import (
     Evaluation,
     MetaParams,

@@ -10,17 +10,13 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import evosax.algorithms as evosax_algorithms
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from annotated_types import Gt, Interval
-from evosax.algorithms import distribution_based_algorithms
-from evosax.core import fitness_shaping
 
-from metaevo.config import ConfigError, failure
-from metaevo.config.plain import PlainDict, is_name, of_value
+from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
@@ -30,7 +26,6 @@ UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
 UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 """Algorithms that keep several means, so that a run would have no single result, or sample from a
 distribution that a config cannot give."""
-ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
 GENETIC_PROGRAMMING = "genetic_programming"
 LOW_RANK = "low_rank_es"
@@ -80,6 +75,8 @@ class StrategyConfig(Strategy):
     @property
     def has_mean(self) -> bool:  # type: ignore[override]
         """Whether the algorithm is distribution-based."""
+        from evosax.algorithms import distribution_based_algorithms
+
         return self.algorithm in distribution_based_algorithms
 
     def bind(self, problem: MetaProblem) -> Self:
@@ -187,19 +184,27 @@ class OpenES(StrategyConfig):
     """
 
 
+def algorithms() -> dict[str, Any]:
+    """Return those of evosax by their names; imported here, because settings do not need them."""
+    from evosax.algorithms import algorithms
+
+    excluded = UNPICKLING | UNSUITABLE
+    return {name: each for name, each in algorithms.items() if name not in excluded}
+
+
 def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     """Return the algorithm for solutions like the given one, and its parameters."""
-    name = config.algorithm
+    name, usable = config.algorithm, algorithms()
     if name in OWN:
         raise ConfigError(f"strategy.algorithm = {name!r}: take what `build()` returns")
-    if name not in ALGORITHMS:
-        known = [*ALGORITHMS, *OWN]
+    if name not in usable:
+        known = [*sorted(usable), *OWN]
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
         raise ConfigError(
             f"strategy.algorithm = {name!r} {reason}{of_value(name, known)}; known: "
             f"{', '.join(known)}, or FILE.py:CLASS or MODULE:CLASS"
         )
-    cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
+    cls = usable[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
         key
@@ -246,6 +251,8 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
 
 def _shaping(config: StrategyConfig) -> Callable | None:
     """Return the function that shapes the fitness; None for the algorithm's own."""
+    from evosax.core import fitness_shaping
+
     name = config.fitness_shaping
     if name != "auto" and config.algorithm in OWN_SHAPING:
         raise ConfigError(

@@ -28,8 +28,7 @@ import numpy as np
 from annotated_types import Gt
 from flax import struct
 
-from metaevo.config import ConfigError
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict
 from metaevo.evolution import postfix, variation
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING
 from metaevo.evolution.postfix import Program

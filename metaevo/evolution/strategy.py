@@ -30,9 +30,8 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Gt
 
-from metaevo.config import ConfigError, from_dict, show, to_dict
+from metaevo.config import ConfigError, PlainDict, from_dict, show, to_dict
 from metaevo.config.checks import LIMIT
-from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, check_meta_params
 from purerl.types import PyTree

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import ArrayLike
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
@@ -15,6 +16,8 @@ from metaevo.statistics import FloatArray
 
 DIMENSIONS = 64
 """Maximum number of hyperparameters in a space."""
+MOST = 100_000
+"""Maximum number of settings, and of seeds of a setting."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +36,21 @@ class Budget:
         ValueError: a number is too small; the message names it.
     """
 
-    settings: int = 256
-    """points of the search space, in addition to the untuned setting; 0 for no tuning"""
-    screening_seeds: int = 2
+    settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
+    """points of the space that every contender tries, in addition to the untuned setting"""
+    screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
     """seeds of every setting"""
-    finalists: int = 8
-    """settings in the final, with the untuned one"""
-    selection_seeds: int = 64
-    """seeds of every finalist that choose the winner"""
+    finalists: Annotated[int, Interval(ge=2, le=MOST)] = 8
+    """the best settings and the untuned one, which train on all other seeds"""
+    selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
+    """seeds that choose among the finalists"""
     seeds: int = 128
     """held-out seeds of every finalist"""
+    _lowest: ClassVar[Mapping[str, int]] = {"settings": 0, "finalists": 2}  # if not 1
 
     def __post_init__(self) -> None:
-        lowest = {"settings": 0, "finalists": 2}
-        for field in fields(self):
-            value, low = getattr(self, field.name), lowest.get(field.name, 1)
+        for field in fields(Budget):
+            value, low = getattr(self, field.name), self._lowest.get(field.name, 1)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise ValueError(f"{field.name} = {value!r}: must be an integer of at least {low}")
 

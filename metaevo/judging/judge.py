@@ -32,7 +32,8 @@ from metaevo.evolution.problem import (
     keys_for,
 )
 from metaevo.judging.budget import Budget
-from metaevo.judging.scores import Scores, read_arrays
+from metaevo.judging.scores import Scores
+from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
 from metaevo.tasks.fitness import Windows, mean_returns
@@ -158,10 +159,8 @@ class Judgement:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the scores so far to an .npz file, which is replaced atomically."""
-        state: Any = {"done": self.done, "total": self.total, "identity": self.identity}
         files.make_folder(Path(path).parent)
-        with files.replacing(Path(path)) as file:
-            np.savez_compressed(file, **self.scores.arrays(), **state)
+        self.scores.save(path, done=self.done, total=self.total, identity=self.identity)
 
     def restore(self, path: str | os.PathLike) -> None:
         """Read the scores so far of the same judgement.
@@ -169,13 +168,12 @@ class Judgement:
         Raises:
             ConfigError: if the file is of other contenders, tasks, settings or budgets, or damaged.
         """
-        saved, own = read_arrays(path), self.scores.arrays()
-        same = str(saved.get("identity")) == self.identity
-        if not same or not np.array_equal(saved["settings"], own["settings"], equal_nan=True):
+        arrays, about = load_tree(Path(path))
+        same = about.get("identity") == self.identity
+        own: Any = self.scores.settings
+        if not same or not np.array_equal(arrays["settings"], own, equal_nan=True):
             raise ConfigError(f"{path}: is of a judgement with other contenders or settings")
-        arrays: Any = {key: saved[key] for key, each in own.items() if isinstance(each, np.ndarray)}
-        self.scores = replace(self.scores, **arrays)
-        self.done = int(saved["done"])
+        self.scores, self.done = replace(self.scores, **arrays), about["done"]
 
     def _settings(self, contender: Contender, ranges: Mapping[str, Any]) -> np.ndarray:
         """Return the settings [N, hyperparams] of a contender; NaN where it has no value."""

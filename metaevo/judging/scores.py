@@ -1,9 +1,6 @@
 """The result of a judgement: the scores of every agent that it trained, intervals and verdicts."""
 
-import io
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError
 from metaevo.judging.verdicts import (
     FEWEST_SEEDS,
     FEWEST_SETTINGS,
@@ -23,24 +20,15 @@ from metaevo.judging.verdicts import (
     Verdict,
     Word,
 )
+from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.statistics import Estimate, FloatArray, fill_missing
+
+NAMES = "contenders", "groups", "tasks", "hyperparams"
+"""Fields with names."""
 
 
 class UnfinishedError(ConfigError):
     """A file has the scores of a judgement that was interrupted, or goes on."""
-
-
-def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by their names.
-
-    Raises:
-        ConfigError: if it cannot be read, or is damaged.
-    """
-    try:
-        with np.load(io.BytesIO(files.read(Path(path))), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (AttributeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,16 +270,16 @@ class Scores:
         numbers = difference, (low, high), self.tried, drift
         return Verdict(word, name, others[best], *numbers, margin)
 
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write all arrays and names to an .npz file, replaced atomically."""
-        with files.replacing(Path(path)) as file:
-            np.savez_compressed(file, **self.arrays())
+    def save(self, path: str | os.PathLike, **progress: Any) -> Path:
+        """Write all arrays and names to an .npz file, with the progress of a judgement."""
+        about = {name: getattr(self, name) for name in (*NAMES, "frames")}
+        save_tree(Path(path), self.arrays(), {**about, **progress})
         return Path(path)
 
-    def arrays(self) -> dict[str, Any]:
-        """Return what `save` writes: all fields that are not None."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Scores":
@@ -301,17 +289,13 @@ class Scores:
             ConfigError: if it is damaged.
             UnfinishedError: if it is of a judgement that is not finished.
         """
-        names = [each.name for each in fields(cls)]
-        saved = read_arrays(path)
+        arrays, about = load_tree(Path(path))
         try:
-            finished = "done" not in saved or saved["done"] == saved["total"]
-            values: dict[str, Any] = {name: saved[name] for name in names if name in saved}
-            for name in ("contenders", "groups", "tasks", "hyperparams"):
-                values[name] = tuple(values[name].tolist())
-            found = cls(**{**values, "frames": int(values["frames"])})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            names: Any = {name: tuple(about[name]) for name in NAMES}
+            found = cls(**arrays, **names, frames=about["frames"])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}") from None
-        if not finished:
+        if about.get("done") != about.get("total"):
             raise UnfinishedError(f"{path}: is of a judgement that is not finished")
         return found
 

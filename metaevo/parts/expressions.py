@@ -24,8 +24,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import show
-from metaevo.config.plain import PlainMapping, of_value
+from metaevo.config import PlainMapping, of_value, show
 from metaevo.evolution.postfix import BLANK, CONSTANT, INPUT, OPERATIONS, code_of
 
 MAX_LETTERS = 2000

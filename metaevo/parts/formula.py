@@ -18,8 +18,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import show
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, show
 from metaevo.parts.expressions import Expression, parse
 from metaevo.parts.languages import Rule, Written, joined
 from purerl.types import PyTree

@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import show
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, show
 from metaevo.parts import optimizer
 from metaevo.parts.drift import LOG_RATIO_LIMIT
 from metaevo.parts.part import TIMES, Part, length

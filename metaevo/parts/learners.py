@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from metaevo.config import ConfigError, show
-from metaevo.config.plain import short_name
+from metaevo.config import ConfigError, short_name, show
 from metaevo.config.references import Kind, reference_of, resolve
 from metaevo.parts.part import Part, Parts
 from purerl.types import LearnerEntry, Slot

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Interval
 
-from metaevo.config import show
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, show
 from metaevo.evolution import growth, postfix
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, StrategyConfig
 from metaevo.evolution.postfix import Programs

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from metaevo.config import to_dict
-from metaevo.config.plain import PlainDict, PlainMapping, is_name
+from metaevo.config import PlainDict, PlainMapping, is_name, to_dict
 from metaevo.parts.learners import reference_to
 from metaevo.parts.part import Parts
 from metaevo.runs.checkpoint import check_tree, save_tree

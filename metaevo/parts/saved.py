@@ -10,9 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, is_name, show
 from metaevo.config.code import use
-from metaevo.config.plain import is_name
 from metaevo.parts import learners, records, resolve, zoo
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import load_tree

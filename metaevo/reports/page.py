@@ -17,8 +17,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import files, flatten
-from metaevo.config.plain import PlainMapping
+from metaevo.config import PlainMapping, files, flatten
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 MISSING = "-"
@@ -222,14 +221,8 @@ def number(value: float | None) -> str:
     """Format with about four significant digits: 106.0, 0.690, 12,345; "-" for None."""
     if value is None:
         return MISSING
-    size = abs(value)
-    if not math.isfinite(value) or size >= 1e15:
-        return f"{value:.4g}"
-    if size >= 9999.5:
-        return f"{value:,.0f}"
-    if size >= 1:
-        return f"{value:#,.4g}".rstrip(".")
-    return f"{value:.3f}" if size >= 0.1 else f"{value:z.3g}"
+    decimals = _shared_decimals([value], least=3)
+    return f"{value:z.3g}" if decimals is None else f"{value:z,.{decimals}f}"
 
 
 def estimate(
@@ -286,16 +279,16 @@ def cell(value: object, decimals: int | None = None) -> str:
     return MISSING if value is None else str(value)
 
 
-def _shared_decimals(values: Sequence[float]) -> int | None:
+def _shared_decimals(values: Sequence[float], least: int = 2) -> int | None:
     """Return the decimals that give all values enough digits; None if no number of decimals does.
 
-    The smallest value has at least two significant digits.
+    The smallest value has `least` significant digits or more.
     """
     sizes = [abs(value) for value in values if math.isfinite(value) and value]
     if not sizes:
         return 0
     largest, smallest = _exponent(max(sizes)), _exponent(min(sizes))
-    decimals = max(0, min(DIGITS - 1, DIGITS - 1 - largest), 1 - smallest)
+    decimals = max(0, min(DIGITS - 1, DIGITS - 1 - largest), least - 1 - smallest)
     return decimals if decimals <= DIGITS and largest < 15 else None
 
 

@@ -63,7 +63,7 @@ def curves_of(
     A learned function whose curve does not depend on the progress of training has one.
     """
 
-    def at(function: Callable[..., Any], meta_params: MetaParams, progress: jax.Array) -> PyTree:
+    def at(function, meta_params, progress):
         return curve(function, meta_params, Context(found.hyperparams, progress, found.num_updates))
 
     learned = jax.vmap(partial(at, found.part.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
@@ -95,7 +95,7 @@ def value_loss(found: Evolved) -> list[Panel]:
     error = np.linspace(-limit, limit, POINTS, dtype=np.float32)
     target = np.full(POINTS, np.median(targets), np.float32)
 
-    def slopes(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+    def slopes(function, meta_params, context):
         slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, 0, 0))
         return slope(meta_params, context, target + error, target, target + error)
 

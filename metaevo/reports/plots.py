@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.config import files
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import PlainDict, PlainMapping, files
 from metaevo.reports.page import counted
 from metaevo.statistics import FloatArray
 

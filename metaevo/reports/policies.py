@@ -4,7 +4,6 @@ Environments draw themselves if they have a method `render(state, params)` that 
 uint8 [height, width, 3]. Classic control, MinAtar and grids are drawn here.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -100,16 +99,13 @@ def plot_value_map(q: np.ndarray, visits: np.ndarray, cells: GridMap, path: plot
         axes.set(xticks=[], yticks=[])
         axes.set_title(title, fontsize=11, color=plots.INK)
         figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
-    arrow = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    for cell in np.flatnonzero(seen):
-        row, col = divmod(int(cell), cells.shape[1])
-        is_best = np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0)
-        if is_best.all():  # untrained: the agent has no preference
-            continue
-        for down, right in itertools.compress(cells.moves, is_best):
-            start = col - 0.28 * right, row - 0.28 * down
-            end = col + 0.28 * right, row + 0.28 * down
-            panels[0].annotate("", xy=end, xytext=start, arrowprops=arrow)
+    best = np.isclose(q, q.max(axis=1, keepdims=True), rtol=1e-6, atol=0.0)
+    states, actions = np.nonzero(best & seen[:, None] & ~best.all(axis=1, keepdims=True))
+    if cells.moves:
+        down, right = 0.42 * np.array(cells.moves).T[:, actions]
+        rows, columns = np.divmod(states, cells.shape[1])
+        units = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.007}
+        panels[0].quiver(columns, rows, right, down, color="white", **units)
     return plots.save_figure(figure, path)
 
 
@@ -168,21 +164,18 @@ def frames_per_second(env: Environment) -> float:
 
 def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states, or None if it cannot be drawn."""
-    is_gymnax, own = type(env).__module__.startswith("gymnax."), getattr(type(env), "render", None)
+    own, is_gymnax = getattr(type(env), "render", None), type(env).__module__.startswith("gymnax.")
     if own is not None and not own.__module__.startswith("gymnax."):  # which draws by matplotlib
         return lambda state, params: _checked(env.name, env.render(state, params))
+    if hasattr(env, "is_wall"):
+        return partial(_grid, env)
     if is_gymnax and env.name.endswith("-MinAtar"):
         observe = jax.jit(env.get_obs)
         return lambda state, params: _planes(np.asarray(observe(state, params)))
-    if is_gymnax:
-        draw_lines = CLASSIC_CONTROL.get(env.name)
-        return draw_lines and (lambda state, params: _lines(*draw_lines(state, params)))
-    if hasattr(env, "is_wall"):
-        return partial(_grid, env)
-    draw = renderer(env.env) if hasattr(env, "env") else None
-    if draw is None or not hasattr(env, "inner"):
-        return draw
-    return lambda state, params: draw(state, env.inner(params))
+    if is_gymnax or not hasattr(env, "env"):
+        return CLASSIC_CONTROL.get(env.name) if is_gymnax else None
+    draw, inner = renderer(env.env), getattr(env, "inner", lambda params: params)
+    return draw and (lambda state, params: draw(state, inner(params)))
 
 
 def _checked(name: str, picture: Any) -> np.ndarray:
@@ -217,82 +210,74 @@ def _grid(env: Any, state: PyTree, params: PyTree) -> np.ndarray:
     return _planes(planes, (BODY, GOAL, INK))
 
 
-class Line(NamedTuple):
-    """A line with round ends through points of the environment; a single point is a disc."""
+# --- Classic control ----------------------------------------------------------------------------
 
-    points: Sequence[tuple[float, float]]
-    colour: Colour
-    width: float
-    """pixels"""
+Stroke = tuple[Any, ...]
+"""Colour, width in pixels, and points (x, y) of a line with round ends; one point is a disc."""
 
 
-Lines = tuple[float, float, list[Line]]
-"""Half of the width shown, the lower end, and lines in the environment's coordinates."""
-
-
-def _lines(reach: float, bottom: float, lines: Sequence[Line]) -> np.ndarray:
-    width, height = 2 * WIDTH, 2 * HEIGHT  # twice as large, to smooth edges
-    image = Image.new("RGB", (width, height), PAPER)
-    pen, unit = ImageDraw.Draw(image), width / (2 * reach)
-    for points, colour, size in lines:
-        at = [((x + reach) * unit, height - (y - bottom) * unit) for x, y in points]
+def _strokes(reach: Any, strokes: Sequence[Stroke]) -> np.ndarray:
+    """Draw strokes around (0, 0), which is in the middle, up to x = `reach` at the right edge."""
+    image = Image.new("RGB", (2 * WIDTH, 2 * HEIGHT), PAPER)  # twice as large, to smooth edges
+    pen, unit = ImageDraw.Draw(image), WIDTH / float(reach)
+    for colour, size, *points in strokes:
+        at = [(WIDTH + unit * float(x), HEIGHT - unit * float(y)) for x, y in points]
         pen.line(at, fill=colour, width=round(2 * size), joint="curve")
         for x, y in (at[0], at[-1]):
             pen.ellipse((x - size, y - size, x + size, y + size), fill=colour)
     return np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BOX))
 
 
-def _cart_pole(state: PyTree, params: PyTree) -> Lines:
-    reach, x, angle = float(params.x_threshold) * 1.15, float(state.x), float(state.theta)
-    ground, length = -0.35 * reach, 2 * float(params.length)
-    tip = (x + length * math.sin(angle), ground + length * math.cos(angle))
-    return reach, -0.7 * reach, [
-        Line([(-reach, ground), (reach, ground)], SOFT, 2),
-        Line([(x - 0.08 * reach, ground), (x + 0.08 * reach, ground)], BODY, 22),
-        Line([(x, ground), tip], POLE, 7),
-        Line([(x, ground)], INK, 6),
-    ]  # fmt: skip
+def _end(start: tuple[Any, Any], length: Any, angle: Any) -> tuple[Any, Any]:
+    """Return the end of a pole that leans to the right by an angle."""
+    return start[0] + length * math.sin(angle), start[1] + length * math.cos(angle)
 
 
-def _acrobot(state: PyTree, params: PyTree) -> Lines:
-    first, second = float(state.joint_angle1), float(state.joint_angle2)
-    upper, lower = float(params.link_length_1), float(params.link_length_2)
-    reach = 1.15 * (upper + lower)
-    elbow = (upper * math.sin(first), -upper * math.cos(first))
-    both = first + second
-    hand = (elbow[0] + lower * math.sin(both), elbow[1] - lower * math.cos(both))
-    return 1.5 * reach, -reach, [
-        Line([(-1.5 * reach, upper), (1.5 * reach, upper)], GOAL, 1.5),
-        Line([(0.0, 0.0), elbow], BODY, 8),
-        Line([elbow, hand], POLE, 8),
-        Line([(0.0, 0.0)], INK, 8),
-        Line([elbow], INK, 8),
-    ]  # fmt: skip
+def _cart_pole(state: Any, params: Any) -> np.ndarray:
+    reach = 1.15 * params.x_threshold
+    (left, cart, right), ground = (state.x + reach * np.array([-0.08, 0, 0.08])), -0.35 * reach
+    tip = _end((cart, ground), 2 * params.length, state.theta)
+    return _strokes(reach, [
+        (SOFT, 2, (-reach, ground), (reach, ground)),
+        (BODY, 22, (left, ground), (right, ground)),
+        (POLE, 7, (cart, ground), tip),
+        (INK, 6, (cart, ground)),
+    ])  # fmt: skip
 
 
-def _mountain_car(state: PyTree, params: PyTree) -> Lines:
-    def at(x: float, above: float = 0.0) -> tuple[float, float]:
-        return x - middle, 0.45 * math.sin(3 * x) + 0.55 + above
-
-    left, right = float(params.min_position), float(params.max_position)
-    middle, flag = (left + right) / 2, float(params.goal_position)
-    return (right - left) / 2 + 0.15, -0.1, [
-        Line([at(x) for x in np.linspace(left, right, 100).tolist()], INK, 2),
-        Line([at(flag), at(flag, 0.2)], GOAL, 2),
-        Line([at(flag, 0.18)], GOAL, 10),
-        Line([at(float(state.position), 0.05)], BODY, 18),
-    ]  # fmt: skip
+def _acrobot(state: Any, params: Any) -> np.ndarray:
+    upper, lower, first = params.link_length_1, params.link_length_2, math.pi - state.joint_angle1
+    reach, elbow = 1.725 * (upper + lower), _end((0, 0), upper, first)
+    return _strokes(reach, [
+        (GOAL, 1.5, (-reach, upper), (reach, upper)),
+        (BODY, 8, (0, 0), elbow),
+        (POLE, 8, elbow, _end(elbow, lower, first - state.joint_angle2)),
+        (INK, 8, (0, 0)),
+        (INK, 8, elbow),
+    ])  # fmt: skip
 
 
-def _pendulum(state: PyTree, params: PyTree) -> Lines:
-    length, angle = float(params.l), float(state.theta)
-    reach = 1.25 * length
-    push = reach * float(np.ravel(state.last_u)[0]) / float(params.max_torque)
-    return 1.5 * reach, -reach, [
-        Line([(0.0, -0.92 * reach), (-push, -0.92 * reach)], SOFT, 5),
-        Line([(0.0, 0.0), (-length * math.sin(angle), length * math.cos(angle))], POLE, 12),
-        Line([(0.0, 0.0)], INK, 8),
-    ]  # fmt: skip
+def _mountain_car(state: Any, params: Any) -> np.ndarray:
+    left, right, flag = params.min_position, params.max_position, params.goal_position
+
+    def at(x: Any, above: float = 0.0) -> tuple[Any, float]:
+        return x - (left + right) / 2, 0.45 * math.sin(3 * x) - 0.05 + above
+
+    return _strokes((right - left) / 2 + 0.15, [
+        (INK, 2, *map(at, np.linspace(left, right, 100))),
+        (GOAL, 2, at(flag), at(flag, 0.2)),
+        (GOAL, 10, at(flag, 0.18)),
+        (BODY, 18, at(state.position, 0.05)),
+    ])  # fmt: skip
+
+
+def _pendulum(state: Any, params: Any) -> np.ndarray:
+    reach, push = 1.25 * params.l, np.ravel(state.last_u)[0] / params.max_torque
+    return _strokes(1.5 * reach, [
+        (SOFT, 5, (0, -0.92 * reach), (-reach * push, -0.92 * reach)),
+        (POLE, 12, (0, 0), _end((0, 0), params.l, -state.theta)),
+        (INK, 8, (0, 0)),
+    ])  # fmt: skip
 
 
 CLASSIC_CONTROL = {

@@ -13,7 +13,7 @@ from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import POINTS, TIMES, Evolved, Picture, curves_of
 from metaevo.reports.plots import Panel
 from purerl.parts import losses, optimizers, returns
-from purerl.types import Context, MetaParams, PyTree, Rollout
+from purerl.types import Context, MetaParams, Rollout
 
 MOMENTA = -0.6, 0.0, 0.6
 """Means of the gradients before, in units of their root mean square."""
@@ -39,12 +39,7 @@ def policy_loss(found: Evolved) -> list[Panel]:
     below: list[Panel] = []
     for advantage in (1.0, -1.0):
 
-        def slopes(
-            function: Callable[..., Any],
-            meta_params: MetaParams,
-            context: Context,
-            advantage: float = advantage,
-        ) -> PyTree:
+        def slopes(function, meta_params, context, advantage=advantage):
             slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
             return slope(meta_params, context, log_ratio, jnp.float32(advantage))
 
@@ -71,7 +66,7 @@ def make_optimizer(found: Evolved) -> list[Panel]:
         heads = {"policy": "policy_head", "value": "value_head"}
     hyperparams = found.hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
 
-    def steps(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+    def steps(function, meta_params, context):
         context = context.replace(hyperparams=hyperparams)
         return _steps(function, meta_params, context, tuple(heads.values()))
 
@@ -100,12 +95,12 @@ def _steps(
     signs = (-1.0) ** jnp.arange(GRADIENTS_BEFORE)
     optimizer = function(meta_params, context)
 
-    def step(state: Any, gradient: jax.Array) -> tuple[Any, PyTree]:
+    def step(state, gradient):
         gradients = jax.tree.map(lambda leaf: SIZE * gradient * jnp.ones_like(leaf), params)
         updates, state = optimizer.update(gradients, state, params, context=context)
         return state, updates
 
-    def after(momentum: jax.Array) -> PyTree:
+    def after(momentum):
         before = momentum + jnp.sqrt(1.0 - momentum**2) * signs
         state, _ = jax.lax.scan(step, optimizer.init(params), before)
         return step(state, jnp.asarray(GRADIENTS))[1]["params"]
@@ -126,7 +121,7 @@ def update_rule(found: Evolved) -> list[Panel]:
     log_prob, ended = jnp.full(shape, jnp.log(0.25)), never.at[-1].set(True)
     episode = lpg.Trajectory(reward, ended, never, log_prob, numbers, numbers)
 
-    def credit(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
+    def credit(function, meta_params, context):
         weight = function(meta_params, context, episode).policy
         return (weight[:, 1] - weight[:, 0])[::-1]
 
@@ -140,8 +135,8 @@ def schedule(found: Evolved) -> list[Panel]:
     """Draw every hyperparam that the schedule changes over training."""
     progress = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
 
-    def over_training(function: Callable[..., Any], meta_params: MetaParams) -> dict[str, Any]:
-        def at(done: jax.Array) -> dict[str, Any]:
+    def over_training(function, meta_params):
+        def at(done):
             changed = function(meta_params, Context(found.hyperparams, done, found.num_updates))
             values, rate = vars(changed), changed.learning_rate
             if changed.annealing_steps is None:  # the optimizer anneals over the whole training
@@ -178,8 +173,8 @@ def targets(found: Evolved) -> list[Panel]:
     never, log_prob = jnp.zeros(shape, bool), jnp.full(shape, jnp.log(0.5))
     gamma = found.hyperparams.gamma
 
-    def weights(function: Callable[..., Any], meta_params: MetaParams, context: Context) -> PyTree:
-        def first(errors: jax.Array) -> jax.Array:
+    def weights(function, meta_params, context):
+        def first(errors):
             reward = errors + values - gamma * next_values
             rollout = Rollout(reward, values, next_values, never, never, log_prob)
             return jnp.stack([each[0] for each in function(meta_params, context, rollout)])

@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, files
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, files
 from purerl.types import PyTree
 
 _DIGEST = hashlib.sha256().digest_size * 2

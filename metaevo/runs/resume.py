@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metaevo.config import ConfigError, changed_keys, files, from_dict, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, changed_keys, files, from_dict, to_dict
 from metaevo.runs.checkpoint import CheckpointError, indices, load_tree, path_of
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import PyTree

@@ -23,9 +23,8 @@ from typing import Annotated, NotRequired, Required
 from pydantic import GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
-from metaevo.config import ConfigError, DiskError, dump_yaml, files, load_yaml
+from metaevo.config import ConfigError, DiskError, PlainDict, dump_yaml, files, load_yaml
 from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
-from metaevo.config.plain import PlainDict
 
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from metaevo.config import ConfigError, flatten
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, flatten
 from metaevo.runs.finding import evolutions_in, is_finished
 from metaevo.runs.run_directory import OF_AGENTS, RunDirectory
 

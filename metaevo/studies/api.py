@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, show, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, files, from_dict, show, to_dict
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (

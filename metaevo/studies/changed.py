@@ -5,11 +5,34 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from metaevo.config import ConfigError, files, from_dict, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import ConfigError, PlainDict, files, from_dict, to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
-from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.problems import ProblemSettings
+from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.tasks.task import TRAINING
+
+
+def free(settings: EvolutionSettings) -> tuple[str, ...]:
+    """Return beginnings of the settings that a judgement of a finished run may change."""
+    if isinstance(settings, ProblemSettings):
+        return settings.problem_fields()
+    return *TRAINING, "fitness."
+
+
+def judged_on(settings: EvolutionSettings) -> PlainDict:
+    """Return the settings that scores depend on, except the budget and the space.
+
+    Of a learner these are settings of agents, and the seed; of another problem its class, and the
+    strategy, which has found the result.
+    """
+    names, more = ["problem", "strategy", *free(settings)], {}
+    if isinstance(settings, EvolveSettings):
+        slots = [slot.name for slot in settings.fixed_slots()]
+        names = ["learner", "task", "tasks", "train", "hyperparams", "fitness", *slots]
+        more = {"seed": settings.run.seed}
+    everything = to_dict(settings)
+    return {name: everything[name] for name in names} | more
 
 
 def judge_in(
@@ -27,7 +50,7 @@ def judge_in(
     """
     if os.path.lexists(run.config_path):
         other = from_dict(type(settings), run.read_config()["config"])
-        if other.judged_on() != settings.judged_on():
+        if judged_on(other) != judged_on(settings):
             raise ConfigError(
                 f"{run.path} holds the results of another task; name this one: --name"
             )

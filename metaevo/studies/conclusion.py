@@ -5,9 +5,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metaevo.config import checks
+from metaevo.config import PlainMapping, checks
 from metaevo.config.files import read_json
-from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.judging import tables
 from metaevo.judging.scores import Scores

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError
 from metaevo.config.checks import Setting, extended
 from metaevo.config.documentation import settings_of
-from metaevo.config.plain import PlainDict
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
@@ -37,7 +36,7 @@ class ProblemSettings(EvolutionSettings):
 
     def build(self, run_path: Path | None = None) -> MetaProblem:
         """Return an object of the class with the values of its fields."""
-        values = {name: getattr(self, name) for name in self.free()}
+        values = {name: getattr(self, name) for name in self.problem_fields()}
         try:
             problem: MetaProblem = resolve(PROBLEM, self.problem)(**values)
         except ConfigError:
@@ -46,15 +45,10 @@ class ProblemSettings(EvolutionSettings):
             raise ConfigError(f"problem = {self.problem!r}: {error}") from error
         return problem
 
-    def free(self) -> tuple[str, ...]:
+    def problem_fields(self) -> tuple[str, ...]:
         """Return the fields of the class."""
         own = _fields_of(resolve(PROBLEM, self.problem))
         return tuple(each.key for each in own if "." not in each.key)
-
-    def judged_on(self) -> PlainDict:
-        """Return the class and its fields, and the strategy, which has found the result."""
-        everything = to_dict(self)
-        return {key: everything[key] for key in ("problem", "strategy", *self.free())}
 
 
 def _fields_of(kind: Any) -> list[Setting]:

@@ -1,14 +1,33 @@
 """Settings of a command, or of any dataclass, for programs that use metaevo as a library."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, find_preset, from_dict, load_yaml, merge, show
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.studies.settings import settings_class
-from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
+from metaevo.tuning.config import SweepSettings
+
+
+def sweep_class(raw: PlainDict) -> type[SweepSettings]:
+    """Return the dataclass of a sweep's settings.
+
+    It has the settings of a training run or, with `evolve:` or `problem:`, of an evolution, and
+    the sections of the sweep itself.
+
+    Raises:
+        ConfigError: for an unknown learner, part or problem.
+    """
+    is_evolution = "evolve" in raw or "problem" in raw
+    trial = settings_class(dict(raw)) if is_evolution else training_class(raw)
+    made: type[SweepSettings] = make_dataclass(
+        trial.__name__, [], bases=(trial, SweepSettings), frozen=True, kw_only=True
+    )
+    return made
+
 
 _CLASSES: dict[str, Callable[[PlainDict], type]] = {
     "train": training_class,

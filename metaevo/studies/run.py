@@ -18,9 +18,8 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, PlainDict
 from metaevo.config.files import write_json_atomic
-from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams

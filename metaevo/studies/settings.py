@@ -7,39 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import jax
 import numpy as np
 from annotated_types import Gt, Interval
 
-from metaevo.config import ConfigError, show, to_dict
+from metaevo.config import ConfigError, PlainDict, PlainMapping, show, to_dict
 from metaevo.config.checks import Setting, extended, section
-from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
-from metaevo.judging.budget import QUICK, Budget
+from metaevo.judging.budget import MOST, QUICK, Budget
 from metaevo.parts import learners, records
 from metaevo.parts.records import SeenTask
 from metaevo.runs.run import MAX_SEED, HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
-from metaevo.tasks.task import (
-    TRAINING,
-    Task,
-    TaskConfig,
-    learner_sections,
-    make_environment,
-)
+from metaevo.tasks.task import Task, TaskConfig, learner_sections, make_environment
 from purerl.types import Hyperparams, Slot
 
 _LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PROBLEM_CLASS = "metaevo.studies.problems:problem_class"
 """Makes the class of the settings of a problem, imported when it is used."""
-MOST = 100_000
-"""Maximum number of settings, and of seeds of a setting."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +66,10 @@ class HeldOutConfig:
 
 
 @dataclass(frozen=True)
-class EvaluationConfig(HeldOutConfig):
+class EvaluationConfig(HeldOutConfig, Budget):
     """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
 
-    settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
-    """points of the space that every contender tries, in addition to the untuned setting"""
-    screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
-    """seeds of every setting"""
-    finalists: Annotated[int, Interval(ge=2, le=MOST)] = 8
-    """the best settings and the untuned one, which train on all other seeds"""
-    selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
-    """seeds that choose among the finalists"""
+    _lowest: ClassVar[Mapping[str, int]] = {**Budget._lowest, "seeds": 0}
     space: PlainDict = field(default_factory=dict)
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
@@ -102,8 +86,7 @@ class EvaluationConfig(HeldOutConfig):
 
     def budget(self, *, unseen: bool = False) -> Budget:
         """Return the settings and seeds of each contender on each task."""
-        used = replace(self, **_limited(vars(self))) if unseen and self.quick_unseen else self
-        return Budget(**{name: getattr(used, name) for name in _LIMITS})
+        return replace(self, **_limited(vars(self))) if unseen and self.quick_unseen else self
 
 
 def resized(evaluation: PlainMapping, size: str) -> PlainDict:
@@ -135,14 +118,6 @@ class EvolutionSettings(HasRun):
         Raises:
             ConfigError: if it cannot be built.
         """
-        raise NotImplementedError
-
-    def free(self) -> tuple[str, ...]:
-        """Return beginnings of the settings that a judgement of a finished run may change."""
-        raise NotImplementedError
-
-    def judged_on(self) -> PlainDict:
-        """Return the settings that scores depend on, except the budget and the space."""
         raise NotImplementedError
 
 
@@ -228,17 +203,6 @@ class EvolveSettings(EvolutionSettings):
     def fixed_slots(self) -> list[Slot]:
         """Return the slots that a setting fills."""
         return [slot for slot in learners.find(self.learner).slots if hasattr(self, slot.name)]
-
-    def free(self) -> tuple[str, ...]:
-        """Return the sections of trained agents."""
-        return (*TRAINING, "fitness.")
-
-    def judged_on(self) -> PlainDict:
-        """Return the settings of agents, and the seed."""
-        everything = to_dict(self)
-        slots = [slot.name for slot in self.fixed_slots()]
-        names = ("learner", "task", "tasks", "train", "hyperparams", "fitness", *slots)
-        return {name: everything[name] for name in names} | {"seed": self.run.seed}
 
 
 def _check_names(tasks: Mapping[str, Task], where: str) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import (
     Contender,

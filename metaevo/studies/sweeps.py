@@ -1,24 +1,23 @@
 """Sweeps over trainings, whole evolutions, and functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import make_dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.loop import Evolution
 from metaevo.evolution.problem import Purpose, key_for, keys_for
 from metaevo.runs.run import RecordConfig
-from metaevo.studies.settings import settings_class
+from metaevo.studies.reading import sweep_class
 from metaevo.studies.study import Study as EvolutionStudy
 from metaevo.tasks.population import Population
-from metaevo.training.settings import TrainSettings, make_task, training_class, with_task
+from metaevo.training.settings import TrainSettings, make_task, with_task
 from metaevo.tuning.config import SweepConfig, SweepSettings
 from metaevo.tuning.objective import (
     Count,
@@ -187,23 +186,6 @@ def sweep(
     if path is not None and run_sweep(this, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
     return result_of(this, seed, path)
-
-
-def sweep_class(raw: PlainDict) -> type[SweepSettings]:
-    """Return the dataclass of a sweep's settings.
-
-    It has the settings of a training run or, with `evolve:` or `problem:`, of an evolution, and
-    the sections of the sweep itself.
-
-    Raises:
-        ConfigError: for an unknown learner, part or problem.
-    """
-    is_evolution = "evolve" in raw or "problem" in raw
-    trial = settings_class(dict(raw)) if is_evolution else training_class(raw)
-    made: type[SweepSettings] = make_dataclass(
-        trial.__name__, [], bases=(trial, SweepSettings), frozen=True, kw_only=True
-    )
-    return made
 
 
 def make_objective(settings: SweepSettings) -> Objective[Any]:

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.plain import short_name
+from metaevo.config import ConfigError, short_name, to_dict
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import (

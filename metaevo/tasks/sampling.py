@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
-from metaevo.config import ConfigError, from_dict, show, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show, to_dict
 from metaevo.config.space import Entry, ends, free_space
 from metaevo.tasks.task import Bound, Setup, Task, make_environment
 from purerl.envs.scaled import ScaledParams, ScaledRewards

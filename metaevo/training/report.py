@@ -7,9 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, PlainDict, PlainMapping, to_dict
 from metaevo.config.files import replacing, write_json_atomic
-from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, policies

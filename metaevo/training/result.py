@@ -7,9 +7,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict
+from metaevo.config import ConfigError, PlainDict, PlainMapping, files, from_dict
 from metaevo.config.code import admit
-from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory

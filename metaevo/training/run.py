@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, show
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve

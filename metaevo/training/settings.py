@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.config import ConfigError, references
+from metaevo.config import ConfigError, PlainDict, PlainMapping, references
 from metaevo.config.checks import Setting, extended
-from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.parts import learners, records
 from metaevo.parts.part import Filling, HandWritten, of_key
 from metaevo.parts.resolve import fill

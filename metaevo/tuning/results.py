@@ -12,8 +12,7 @@ import optuna
 from optuna.trial import TrialState
 
 from metaevo import statistics
-from metaevo.config import files
-from metaevo.config.plain import PlainDict
+from metaevo.config import PlainDict, files
 from metaevo.config.space import Params, Space
 from metaevo.tuning.objective import Count, Objective
 from metaevo.tuning.study import Trial

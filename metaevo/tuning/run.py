@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, dump_yaml, to_dict
+from metaevo.config import ConfigError, PlainDict, dump_yaml, to_dict
 from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
-from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import mark
 from metaevo.runs.resume import forget_end

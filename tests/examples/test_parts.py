@@ -1,5 +1,3 @@
-"""The parts in examples/: their starting points and their parameters."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""examples/propose.py: changes of expressions, a server's lines, and the score of a candidate."""
-
 import json
 import random
 import threading
@@ -14,7 +12,6 @@ from tests.metaevo.discovery.test_proposals import TASKS
 
 @pytest.fixture
 def tasks(tmp_path):
-    """A file with a tiny task."""
     path = tmp_path / "tasks.yaml"
     path.write_text(json.dumps({**TASKS, "evaluation": {"seeds": 0}}))
     return path

@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +10,9 @@ import pytest
 
 import metaevo
 from metaevo.commands import evolve, judge, sweep, train
-from metaevo.config import from_dict
-from metaevo.training.settings import make_task, training_class
-from tests.metaevo.evolving import forget_code
+from tests.metaevo.evolving import forget_code, task_of
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "learner.md").read_text(encoding="utf-8")
 TEXT = re.search(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[1]
 NAME = "my_reinforce.py:LEARNER"
@@ -118,5 +115,5 @@ def test_a_mistake_is_named_before_compilation(folder, old, new, complaint):
     (folder / "my_reinforce.py").write_text(TEXT.replace(old, new), encoding="utf-8")
     raw = {"learner": NAME, "task": {"env": "CartPole-v1"}}
     with pytest.raises(metaevo.ConfigError, match=complaint) as caught:
-        make_task(from_dict(training_class(raw), raw))
+        task_of(raw)
     assert "\n" not in str(caught.value)

@@ -1,5 +1,3 @@
-"""The code of docs/how-to/train.md that loads a policy, acts and renders."""
-
 import re
 from pathlib import Path
 

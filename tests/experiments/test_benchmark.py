@@ -23,7 +23,6 @@ for _ in sys.stdin:
 
 
 def run(*arguments):
-    """The rows of a benchmark that succeeds, by column."""
     done = python("experiments/benchmark.py", *arguments, "--repeats", "1")
     assert done.returncode == 0, done.stderr
     lines = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "|" in line]

@@ -1,15 +1,16 @@
-"""The environment of doors-dqn against its rules in plain Python."""
-
 import jax
 import numpy as np
 import pytest
 
-from experiments.reproductions.doors import AGENT, EMPTY, GOAL, IS_WALL, SIZE, WALL, Doors, EnvState
-from metaevo.config import from_dict, load_yaml
-from metaevo.studies.sweeps import make_objective, sweep_class
+from experiments.reproductions.doors import AGENT, EMPTY, GOAL, SIZE, WALL, WALLS, Doors
+from metaevo.config import load_yaml
+from purerl.envs.grid_world import EnvState
+from tests.metaevo.evolving import objective_of
 
 KEY = jax.random.key(0)
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
+IS_WALL = np.zeros((SIZE, SIZE), bool)
+IS_WALL[tuple(np.transpose(WALLS))] = True
 FREE = np.flatnonzero(~IS_WALL)
 
 
@@ -20,7 +21,7 @@ def test_transitions_match_the_rules():
     env, params, goal = Doors((4, 2)), Doors.default_params, 4 * SIZE + 2
     agent[:300] = rng.choice([goal, goal - 1, goal + 1], size=300)
     step = jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
-    states = EnvState(time=time, agent=agent)
+    states = EnvState(time=time, cell=agent)
     obs, after, reward, terminated, truncated, info = step(KEY, states, action, params)
     assert not np.any(terminated)
     np.testing.assert_array_equal(truncated, time == 37)
@@ -28,7 +29,8 @@ def test_transitions_match_the_rules():
     final = np.asarray(info["final_observation"])
     going = ~np.asarray(truncated)
     np.testing.assert_array_equal(obs[going], final[going])
-    expected_obs, expected_state = env.reset(KEY, params)  # the next episode is what a reset gives
+    # the next episode is what a reset gives
+    expected_obs, expected_state = env.reset(jax.random.split(KEY)[1], params)
     first = np.flatnonzero(truncated)[0]
     jax.tree.map(
         lambda found, one: np.testing.assert_array_equal(found[first], one),
@@ -60,4 +62,4 @@ def test_the_goal_is_a_free_cell():
 
 def test_the_published_sweep_fits_together():
     raw = load_yaml("experiments/reproductions/doors_sweep.yaml")
-    assert make_objective(from_dict(sweep_class(raw), raw)).start().frames == 108_000
+    assert objective_of(raw).start().frames == 108_000

@@ -1,5 +1,3 @@
-"""The queue of GPU jobs: what has a result is left out, what was stopped goes on."""
-
 import json
 
 import pytest
@@ -18,7 +16,6 @@ path.exists() or time.sleep(300)
 
 @pytest.fixture
 def queue(tmp_path, monkeypatch):
-    """A queue of two jobs: one that fails, one that is done once it was told to save."""
     (tmp_path / "job.py").write_text(SCRIPT)
     jobs = [
         Job("broken", 0, ["-c", "1 / 0"], [], []),

@@ -1,5 +1,3 @@
-"""Evolutions as one and as several real processes: finished, refused, stopped, killed, resumed."""
-
 import random
 import re
 import signal
@@ -22,7 +20,6 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, cache):
-    """A function that returns the run of one process on so many devices."""
     folder = tmp_path_factory.mktemp("references")
 
     def run_dir(devices):
@@ -34,7 +31,6 @@ def reference(tmp_path_factory, cache):
 
 
 def start_all(cache, run_dir, count, *arguments):
-    """So many processes that run together, with a device each."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"

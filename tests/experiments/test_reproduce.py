@@ -9,8 +9,6 @@ from experiments.reproduce import COMPARISONS
 
 @pytest.fixture
 def reproduce_tiny(tmp_path, capsys):
-    """Run a comparison; the rows of its table, which is written with a figure."""
-
     def run(name, *argv):
         path = tmp_path / name
         assert reproduce.main([name, *map(str, argv), "--run-dir", str(path)]) == 0

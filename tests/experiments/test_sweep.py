@@ -39,7 +39,6 @@ def fewer_figures(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    """Run a sweep in this process; its directory."""
     config = tmp_path_factory.mktemp("config") / "tiny.yaml"
     config.write_text(TINY)
 

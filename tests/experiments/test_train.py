@@ -7,7 +7,7 @@ import pytest
 from metaevo.commands import train as training
 from metaevo.training.report import FILM, VALUE_MAP
 from tests.faults.works import records as read_records
-from tests.metaevo.runs.tracked import read_mlflow
+from tests.metaevo.runs.test_trackers import read_mlflow
 
 pytestmark = pytest.mark.long
 

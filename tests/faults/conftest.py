@@ -1,5 +1,3 @@
-"""Undisturbed runs and a cache of compiled programs, shared by all tests of faults."""
-
 import pytest
 
 from tests.faults.works import WORKS
@@ -7,13 +5,11 @@ from tests.faults.works import WORKS
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """Where JAX keeps compiled programs."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory, cache):
-    """A function from the name of a work to the directory of a run that nobody disturbed."""
     found = {}
 
     def run(name):

@@ -19,7 +19,6 @@ class Bomb:
 
 
 def flipped(content: bytes, region: int, mask: int) -> bytes:
-    """Return the content with the bytes of one of `REGIONS` regions changed."""
     start, end = (len(content) * each // REGIONS for each in (region, region + 1))
     changed = bytes(byte ^ mask for byte in content[start:end])
     return content[:start] + changed + content[end:]

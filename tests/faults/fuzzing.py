@@ -12,9 +12,7 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from metaevo.commands import evolve as evolve_script
-from metaevo.commands import sweep as sweep_script
-from metaevo.commands import train as training
+from metaevo.__main__ import main
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.evolution import devices
 from metaevo.parts import learners
@@ -23,10 +21,10 @@ from metaevo.studies.settings import settings_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs
+from tests.processes import ROOT
 
 MEMORY = 8 * 2**30
 """Of whatever machine this is."""
-CONFIGS = Path(__file__).parent.parent.parent / "configs"
 
 
 class ReachedError(BaseException):
@@ -34,11 +32,17 @@ class ReachedError(BaseException):
 
 
 class Script(NamedTuple):
-    """One of the scripts, up to the moment when it opens its run directory."""
+    """A command, up to the moment when it opens its run directory."""
 
-    presets: list[Path]
+    command: str
     settings_class: Any
-    main: Any
+    folder: str
+
+    @property
+    def presets(self) -> list[Path]:
+        """Those that need no suite of environments."""
+        paths = sorted((ROOT / "configs" / self.folder).glob("*.yaml"))
+        return [path for path in paths if "/" not in str(load_yaml(path).get("task", ""))]
 
     def attempt(self, argv: list[str]) -> str | None:
         """Return the complaint about a command line; None if it would have been run.
@@ -48,7 +52,7 @@ class Script(NamedTuple):
         stderr, code = io.StringIO(), None
         try:
             with contextlib.redirect_stderr(stderr), _stopped():
-                self.main(argv)
+                main([self.command, *argv])
         except ReachedError:
             return None
         except SystemExit as end:
@@ -72,32 +76,11 @@ def _stopped():
         yield
 
 
-def _needs_suite(preset: Path) -> bool:
-    """Whether a preset is refused where a suite of environments is not installed."""
-    return "/" in str(load_yaml(preset).get("task", {}).get("env", ""))
-
-
-def _script(folder: str, settings_class: Any, main: Any, **arguments: Any) -> Script:
-    presets = sorted((CONFIGS / folder).glob("*.yaml"))
-    return Script(
-        [path for path in presets if not _needs_suite(path)],
-        settings_class,
-        lambda argv: main(argv, **arguments),
-    )
-
-
 SCRIPTS = {
-    **{
-        f"evolve_{component}": _script(
-            f"evolve_{component}",
-            settings_class,
-            evolve_script.main,
-            component=component,
-        )
-        for component in ("value_loss", "drift")
-    },
-    "train": _script("train", training_class, training.main),
-    "sweep": _script("sweep", sweep_class, sweep_script.main),
+    "evolve_value_loss": Script("evolve", settings_class, "evolve_value_loss"),
+    "evolve_drift": Script("evolve", settings_class, "evolve_drift"),
+    "train": Script("train", training_class, "train"),
+    "sweep": Script("sweep", sweep_class, "sweep"),
 }
 
 
@@ -156,15 +139,12 @@ def _nest(path: str, value: Any) -> dict[str, Any]:
 
 
 class Attempt(NamedTuple):
-    """A generated config file and what stands on the command line beside it."""
-
     config: dict[str, Any]
     overrides: list[str]
 
 
 @st.composite
 def attempts(draw: Any, script: Script) -> Attempt:
-    """A preset with some settings changed at random, in the file and on the command line."""
     raw = load_yaml(draw(st.sampled_from(script.presets)))
     known = flatten(to_dict(from_dict(script.settings_class(raw), raw)))
     overrides: list[str] = []

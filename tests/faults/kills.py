@@ -40,7 +40,6 @@ class Snapshot(NamedTuple):
     """checkpoints that are being written, and files that end in the middle of a line"""
 
     def phase(self, after: "Snapshot", total: int) -> str:
-        """Return the phase in which a process was killed that began here."""
         if after.config == self.config:
             return "start-up"
         if after.is_saving(self):
@@ -50,13 +49,10 @@ class Snapshot(NamedTuple):
         return "compiling" if (self.metrics, self.lines) == after[1:3] else "working"
 
     def is_saving(self, before: "Snapshot") -> bool:
-        """Whether a checkpoint, or a line, is being written."""
         return bool(self.unfinished - before.unfinished)
 
 
 def look(run_dir: Path) -> Snapshot:
-    """Take a snapshot; the run may go on meanwhile."""
-
     def stat(path: Path, name: str) -> int:
         return int(getattr(path.stat(), name)) if path.exists() else 0
 
@@ -145,7 +141,6 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
 
 
 def _kept_trials(run_dir: Path, before: list[Any]) -> list[Any]:
-    """Return the trials of a sweep, of which the finished ones must stay as they are."""
     path = run_dir / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     trials = [each for each in map(json.loads, lines) if each["kind"] == "trial"]
@@ -154,7 +149,6 @@ def _kept_trials(run_dir: Path, before: list[Any]) -> list[Any]:
 
 
 def main() -> None:
-    """Print, and write, the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", choices=WORKS)
     parser.add_argument("--kills", type=int, default=100)

@@ -29,7 +29,6 @@ def saved(tmp_path, monkeypatch):
 
 
 def restored(folder):
-    """Return the index of the checkpoint that is used, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found, metadata = newest(folder, tree(1), expected={"run_id": "mine"})

@@ -17,7 +17,6 @@ TMPFS = 8 * 2**20
 
 
 def assert_stopped_cleanly(error, code):
-    """Check that one line gives the reason."""
     lines = error.strip().splitlines()
     assert code in (DiskError.exit_code, 2), error
     assert "Traceback" not in error, error
@@ -51,8 +50,6 @@ def unmount(path):
 
 
 def full_disk(free):
-    """Leave so many bytes on the file system of the run directory."""
-
     def disturb(work, run_dir, cache):
         run_dir.mkdir()
         mount("-t", "tmpfs", "-o", f"size={TMPFS}", "tmpfs", run_dir)
@@ -71,8 +68,6 @@ def file_size_limit(work, run_dir, cache):
 
 
 def in_the_middle(change):
-    """Change the run directory after some records."""
-
     def disturb(work, run_dir, cache):
         process = work.start(run_dir, cache)
         wait_for(lambda: count_records(run_dir) >= 15, process)

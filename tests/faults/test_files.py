@@ -60,19 +60,16 @@ def forge(path, change=None, members=None, text=None):
 
 
 def member(name):
-    """Return the name of a leaf in the archive."""
     return f"leaf:[0][{name!r}].npy"
 
 
 def npy(array):
-    """Return the content of a .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
 
 
 def header(shape, dtype="<f4"):
-    """The head of a .npy file."""
     text = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode() + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 

@@ -32,7 +32,6 @@ ARGUMENTS = {
 
 
 def resources():
-    """What this process holds."""
     gc.collect()
     return {
         "open files": len(os.listdir("/proc/self/fd")),
@@ -44,7 +43,6 @@ def resources():
 
 
 def growth(name, run_dir):
-    """What a run holds more after its last checkpoints than in the middle."""
     found, saved, save = [], itertools.count(1), checkpoint.save
 
     def counting(*arguments, **others):

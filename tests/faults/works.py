@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tests.compiling import SHORT
+from tests.processes import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 AGENT = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4, slip_probability: 0.1, max_steps_in_episode: 20}}
@@ -105,8 +105,6 @@ class Process(subprocess.Popen[str]):
 
 @dataclass(frozen=True)
 class Work:
-    """A run to disturb."""
-
     name: str
     what: str
     """the command of metaevo"""
@@ -142,7 +140,6 @@ class Work:
     def run(
         self, run_dir: Path, cache: Path, *arguments: object, code: int = 0, devices: int = 2
     ) -> str:
-        """Let it go on to its end; what it said on stderr."""
         return self.start(run_dir, cache, *arguments, devices=devices).ended(code)
 
     def result(self, run_dir: Path) -> dict[str, Any]:
@@ -178,14 +175,12 @@ WORKS = {
 
 
 def wait_for(found: Callable[[], object], process: Process) -> None:
-    """Return as soon as something is found, while the process goes on."""
     while not found():
         assert process.poll() is None, process.ended()
         time.sleep(0.0005)
 
 
 def count_records(run_dir: Path) -> int:
-    """Return how many lines metrics.jsonl has so far."""
     path = run_dir / "metrics.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
 

@@ -209,22 +209,18 @@ TRAININGS: dict[str, Case] = {
 
 
 def evolution(case: Case) -> dict[str, Any]:
-    """Evolve in memory; return what is frozen."""
     return evolved(*evolving.evolve(case))
 
 
 def evolved(records: evolving.Records, found: Any) -> dict[str, Any]:
-    """Return the numbers of all generations or updates by name, and what was found."""
     return {**series(records), "found": found_in(found)}
 
 
 def comparison(case: Case) -> dict[str, Any]:
-    """Return the scores of all contenders."""
     return {name: plain(each) for name, each in evolving.score(case).items()}
 
 
 def sweep(case: Case) -> dict[str, Any]:
-    """Return the scores and the objective of each point."""
     points = {
         ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in point.items()): found
         for point, found in zip(case["points"], evolving.objectives(case), strict=True)
@@ -236,7 +232,6 @@ def sweep(case: Case) -> dict[str, Any]:
 
 
 def scale(case: Case) -> dict[str, Any]:
-    """Return the scores of random play and of the reference by task."""
     return {name: plain(np.float32(each)) for name, each in evolving.measure_scales(case).items()}
 
 
@@ -259,13 +254,11 @@ CASES = [(kind, name) for kind, (cases, _) in KINDS.items() for name in cases]
 
 @functools.cache
 def measure(kind: str, name: str) -> dict[str, Any]:
-    """Return what is frozen of a case."""
     cases, function = KINDS[kind]
     return function(cases[name])
 
 
 def series(records: evolving.Records) -> dict[str, Any]:
-    """Return the values of all records by name, each [records, ...]."""
     return {name: [plain(record[name]) for record in records] for name in records[0]}
 
 
@@ -307,7 +300,6 @@ def text(measured: Any, indent: str = "") -> str:
 
 
 def main() -> None:
-    """Measure all cases and write the file."""
     measured: dict[str, Any] = {kind: {} for kind in KINDS}
     for kind, name in CASES:
         measured[kind][name] = measure(kind, name)

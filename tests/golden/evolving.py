@@ -136,7 +136,6 @@ def train_in_pieces(case: Case, folder: Path, kills: Sequence[int]) -> tuple[Rec
 
 
 def _learner(case: Case) -> Case:
-    """Return the sections of a learner; several tasks are in the section `tasks`."""
     weights = {"mean_return": 0.0, "final_return": 0.0, "reward_per_step": 0.0}
     raw: Case = {name: case[name] for name in ("learner", "train", "hyperparams")}
     raw["fitness"] = weights | case["fitness"]
@@ -151,7 +150,6 @@ def _learner(case: Case) -> Case:
 
 
 def _study_of(case: Case) -> tuple[Study, EvolveSettings]:
-    """Return the study of a case with an evolved part."""
     ((part, own),) = case["parts"].items()
     given = case.get("evolution", {})
     raw = {
@@ -171,7 +169,6 @@ def _study_of(case: Case) -> tuple[Study, EvolveSettings]:
 
 
 def _scales(case: Case) -> Case:
-    """Return the measurements of several tasks: the scales that the case names."""
     if len(case["tasks"]) == 1:
         return {}
     scales = [Scale(*task["scale"]) for task in case["tasks"].values()]

@@ -32,8 +32,6 @@ if HAS_OTHER_EMITTERS:
 
 
 class Case(NamedTuple):
-    """A learner bound to an environment, and its settings."""
-
     learner: Any
     hyperparams: Any
     env_params: Any
@@ -99,7 +97,6 @@ def _distribution_rule(meta_params: Any, context: Any, trajectory: Any) -> Any:
 
 
 def cases() -> dict[str, Case]:
-    """Return all of them by name."""
     cartpole = envs.make("CartPole-v1", max_steps_in_episode=12)
     pendulum = envs.make("Pendulum-v1", max_steps_in_episode=10)
     breakout = envs.make("Breakout-MinAtar")
@@ -165,7 +162,6 @@ def cases() -> dict[str, Case]:
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Train two agents at once; return the digest of all results and what can be compared."""
     learner, hyperparams, env_params, meta_params, cpu_arithmetic = case
     use_cpu_arithmetic(cpu_arithmetic)
 
@@ -202,7 +198,6 @@ def platform() -> dict[str, str]:
 
 
 def main() -> None:
-    """Measure all cases and write the file."""
     measured = {name: measure(case) for name, case in cases().items()}
     FILE.write_text(json.dumps({"platform": platform(), "cases": measured}, indent=1) + "\n")
 

@@ -1,5 +1,3 @@
-"""Evolutions, fixed settings and a training run reproduce the results in `evolutions.json`."""
-
 import json
 
 import numpy as np

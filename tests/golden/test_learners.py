@@ -1,5 +1,3 @@
-"""Learners reproduce the results in `learners.json`."""
-
 import json
 
 import pytest

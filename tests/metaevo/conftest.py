@@ -1,5 +1,3 @@
-"""Fixtures of the tests of metaevo."""
-
 import jax
 import pytest
 

@@ -31,7 +31,6 @@ evaluation: {seeds: 0}
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
-    """Where the examples run: a problem, what was found, run directories."""
     path = tmp_path_factory.mktemp("examples")
     small = {"total_timesteps": 200, "num_steps": 20}
     loss = metaevo.parts.ValueLossNetwork(hidden_sizes=(4,))

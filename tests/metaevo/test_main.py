@@ -49,13 +49,6 @@ def test_a_table_is_printed_in_any_encoding(encoding):
     assert 4 * line in done.stdout
 
 
-def test_a_wrong_command_is_one_line():
-    done = python("-m", "metaevo", "trian")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: unknown command 'trian' (did you mean train?)")
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_platform_that_is_not_there_is_one_line():
     done = python("experiments/train.py", env={**os.environ, "JAX_PLATFORMS": "nonsense"})
     assert done.returncode == 2

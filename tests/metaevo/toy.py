@@ -59,7 +59,6 @@ class Failing(Quadratic):
 
 
 def distance(meta_params):
-    """How far from the optimum."""
     vector = np.append(meta_params["weights"], meta_params["bias"])
     return float(np.linalg.norm(vector - OPTIMUM))
 
@@ -78,12 +77,10 @@ def begun(evolution, seed=0, strategy=None):
 
 
 def search(state):
-    """The state of the strategy, one copy."""
     return devices.first(state).search
 
 
 def best(evolution, state):
-    """What the strategy would choose now."""
     return evolution.strategy.bind(evolution.problem).best(search(state))
 
 
@@ -98,7 +95,6 @@ def run(evolution, *blocks, state=None):
 
 
 def assert_same(one, other):
-    """Two pytrees are equal to the bit."""
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -116,8 +112,6 @@ MODES = {"normal": 0, "tied": 1, "all failed": 2, "some failed": 3}
 
 
 class Point(MetaProblem):
-    """A search space of vectors."""
-
     def __init__(self, size):
         self.size = size
 
@@ -153,7 +147,6 @@ class Stepper:
         self._step = jax.jit(step)
 
     def run(self, *modes):
-        """The states before and after each generation."""
         states = [self.state]
         for index, mode in enumerate(modes):
             key = jax.random.key(index)
@@ -163,17 +156,20 @@ class Stepper:
 
 @cache
 def stepper(name):
-    """The stepper of an algorithm, compiled once for all tests."""
     return Stepper(name)
 
 
-def q_problem():
+GRID = {"size": 3, "slip_probability": 0.2}
+TRAIN = {"total_timesteps": 400, "num_steps": 100}
+
+
+def q_problem(*tasks):
     """Training tables with a value-loss network of four units."""
     return LearnerProblem(
         "q_learning",
         ValueLossNetwork(hidden_sizes=(4,)),
-        [Task("GridWorld", {"size": 3, "slip_probability": 0.2})],
-        train={"total_timesteps": 400, "num_steps": 100},
+        tasks or [Task("GridWorld", GRID)],
+        train=TRAIN,
         hyperparams={"learning_rate": 0.1, "epsilon_start": 0.1},
         fitness=FitnessConfig(mean_return=0.0, reward_per_step=1.0),
     )

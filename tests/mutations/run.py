@@ -61,7 +61,6 @@ class Outcome:
 
 
 def read_mutants(names: list[str]) -> list[Mutant]:
-    """Read the mutants with these names, or all."""
     entries = tomllib.loads((HERE / "mutants.toml").read_text())["mutant"]
     found = [Mutant(**{**each, "tests": tuple(each["tests"])}) for each in entries]
     known = [each.name for each in found]
@@ -71,7 +70,6 @@ def read_mutants(names: list[str]) -> list[Mutant]:
 
 
 def copy(tree: Path, scratch: Path) -> None:
-    """Copy what tests need."""
     skip = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
     for name in COPIED:
         shutil.copytree(tree / name, scratch / name, symlinks=True, ignore=skip)
@@ -80,7 +78,6 @@ def copy(tree: Path, scratch: Path) -> None:
 
 
 def run_tests(mutant: Mutant, scratch: Path, python: str, jobs: str, timeout: float) -> Outcome:
-    """Run the tests of a mutant that is already applied."""
     environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         python, "-m", "pytest", "-q", "-x", "-n", jobs, "-p", "no:cacheprovider", "--no-header",
@@ -103,7 +100,6 @@ def run_tests(mutant: Mutant, scratch: Path, python: str, jobs: str, timeout: fl
 
 
 def main() -> int:
-    """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="mutants to run; by default all")
     parser.add_argument("--tree", type=Path, default=HERE.parents[1], help="the tree to mutate")

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import chex
@@ -39,10 +40,6 @@ VARIANTS = {
     "plain": {},
     "everything": {"double": True, "dueling": True, "n_step": 3, "replay": "prioritized"},
 }
-
-
-def replace(config, **changes):
-    return dqn.Config(**{**vars(config), **changes})
 
 
 class Phases:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.scaled import ScaledParams, ScaledRewards
 
 LOCAL = [name for name in envs.names() if name != "MNISTBandit-bsuite"]
 IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc"}
@@ -185,16 +184,31 @@ def test_mistakes(name, overrides, message):
         envs.make(name, **overrides)
 
 
-def test_scaled_rewards():
-    env, params = envs.make("Catch-bsuite")
-    scaled = ScaledRewards(env)
-    key = jax.random.key(0)
-    obs, state = env.reset(key, params)
-    same, _ = scaled.reset(key, ScaledParams(params, -3.0))
-    np.testing.assert_array_equal(obs, same)
-    for _ in range(12):
-        expected = env.step(key, state, 0, params)
-        found = scaled.step(key, state, 0, ScaledParams(params, -3.0))
-        np.testing.assert_allclose(found[2], -3.0 * expected[2])
-        np.testing.assert_array_equal(found[0], expected[0])
-        state = expected[1]
+@pytest.mark.parametrize(
+    ("name", "options", "columns", "cell"),
+    [
+        ("DeepSea-bsuite", {"size": 5}, 5, lambda state: (state.row, state.column)),
+        ("FourRooms-misc", {}, 13, lambda state: (state.pos[0], state.pos[1])),
+    ],
+)
+def test_cells_are_counted_row_by_row(name, options, columns, cell):
+    env, params = envs.make(name, observations="index", **options)
+    assert env.observation_space(params).n == columns**2
+    _, state = env.reset(KEY, params)
+    step = jax.jit(env.step)
+    for key in jax.random.split(KEY, 16):
+        obs, state, *_ = step(key, state, jax.random.bernoulli(key).astype(int), params)
+        row, column = cell(state)
+        assert obs == columns * row + column
+
+
+def test_a_custom_index():
+    raw, params = envs.make("MountainCar-v0", observations="raw")
+    env = envs.StateIndex(raw, 10, lambda obs: (obs[0] + 1.2) / 1.8 * 10)
+    obs, state = env.reset(KEY, params)
+    assert obs.dtype == jnp.int32
+    obs, *_, info = env.step(KEY, state, 2, params)
+    assert 0 <= int(obs) < 10
+    assert 0 <= int(info["final_observation"]) < 10
+    assert env.num_actions == 3
+    assert env.name == raw.name

@@ -90,7 +90,6 @@ class Case:
         return self.learner.train(key, *arguments, num_updates=length, evaluations=planned)
 
     def train_at(self, length, key, rate):
-        """Train without evaluations."""
         hyperparams = self.hyperparams.replace(learning_rate=rate)
         return self.learner.train(key, hyperparams, *self.arguments[1:], num_updates=length)
 
@@ -120,7 +119,6 @@ def case(request):
 
 
 def numbers(tree):
-    """The leaves as NumPy arrays, keys as their data."""
     return [
         np.asarray(jax.random.key_data(leaf))
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
@@ -130,7 +128,6 @@ def numbers(tree):
 
 
 def assert_same(first, second, **tolerance):
-    """Assert that all leaves are equal to the bit, or within a tolerance if one is given."""
     exactly = partial(np.testing.assert_array_equal, strict=True)
     compare = partial(np.testing.assert_allclose, **tolerance) if tolerance else exactly
     for a, b in zip(numbers(first), numbers(second), strict=True):
@@ -233,7 +230,6 @@ def test_equal_learners_are_one_to_the_compiler(case):
 
 
 def test_evaluations_are_episodes_of_the_greedy_policy_at_their_moment(case):
-    """The same keys, one episode after another."""
     learner, key = case.learner, KEYS[0]
 
     @jax.jit

@@ -62,8 +62,6 @@ def test_a_memory_along_whole_rollouts_is_that_of_acting():
 
 
 class Shaped(nn.Module):
-    """Returns zeros of any shapes, whatever it sees."""
-
     policy: Any = (2,)
     value: tuple[int, ...] | None = ()
 
@@ -113,23 +111,14 @@ def of_dqn(network, **changes):
     [
         (of_ppo("ResNet"), "network = 'ResNet': must be a flax module, or a function"),
         (of_ppo(lambda space: space.n), "returns one, not int"),
-        (
-            of_ppo(lambda space: space.m),
-            "a function of the action space that returns one: AttributeError",
-        ),
+        (of_ppo(lambda space: space.m), "function of .* that returns one: AttributeError"),
         (of_ppo(Shaped((3,))), r"network = Shaped: .* \[B, 3\]: the actions need logits \[B, 2\]"),
         (of_ppo(Shaped((2,), (2,))), r"returns a value \[B, 2\]: must be \[B\]"),
         (of_ppo(Shaped((2,), None)), r"returns \[B, 2\]: must be policy parameters, value"),
-        (
-            of_ppo(Shaped(((1,), (2,))), TargetAction()),
-            r"\(\[B, 1\], \[B, 2\]\): the actions need a mean \[B, 1\] or \(mean, log_std\)",
-        ),
+        (of_ppo(Shaped(((1,), (2,))), TargetAction()), r"\[B, 2\]\): .* need a mean \[B, 1\] or"),
         (of_ppo(nn.Dense(2, param_dtype="no")), "network = Dense: fails for observations .B, 4.: "),
         (of_ppo(Forgetful()), r"'memory'; a memory needs initial_memory\(\)"),
-        (
-            of_ppo(Growing()),
-            r"memory float32\[B, 4\]: must .* initial_memory, float32\[B, 3\]",
-        ),
+        (of_ppo(Growing()), r"memory float32\[B, 4\]: must .* initial_memory, float32\[B, 3\]"),
         (of_ppo(Growing(begins=4), num_minibatches=8), "num_envs = 4 must be divis.*with a memory"),
         (of_ppo(Batched()), "has variables in 'batch_stats'"),
         (of_ppo(Orthogonal()), r"calls LAPACK \(qr\).*purerl.parts.networks.orthogonal"),

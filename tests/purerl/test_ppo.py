@@ -1,3 +1,5 @@
+import os
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -9,6 +11,7 @@ import pytest
 from purerl import ppo
 from purerl.parts import losses
 from purerl.types import Context, EpisodeSums, Transition
+from tests.processes import python
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_returns import brute_force_of_all
 
@@ -31,10 +34,6 @@ HYPERPARAMS = ppo.Hyperparams(
     adam_epsilon=1e-2,
     vf_coef=0.7,
 )
-
-
-def replace(config, **changes):
-    return ppo.Config(**{**vars(config), **changes})
 
 
 @partial(jax.jit, static_argnums=0)  # equal learners of one environment share a program
@@ -285,3 +284,103 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
     np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(24.0), (3, 1)))
     assert len({tuple(epoch) for epoch in epochs}) == 3
     assert np.shape(SEEN) == (12, 6)
+
+
+NAMES = "progress", "frames", "num_updates", "epoch", "minibatch", "num_minibatches"
+CONTEXTS: dict[str, list[tuple[float, ...]]] = {"value_loss": [], "make_optimizer": []}
+
+
+def record(slot, context):
+    numbers = [getattr(context, name) for name in NAMES]
+    numbers.append(jax.random.uniform(context.key))  # the same one for all samples
+    jax.debug.callback(lambda *row: CONTEXTS[slot].append(row), *numbers, ordered=True)
+
+
+def value_loss(meta_params, context, *scalars):
+    record("value_loss", context)
+    return losses.squared(None, context, *scalars)
+
+
+def make_optimizer(meta_params, context):
+    def update(updates, state, params=None, *, context):
+        record("make_optimizer", context)
+        return updates, state
+
+    return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+
+def test_every_slot_sees_the_context_of_its_gradient_step():
+    """Four updates of three epochs of two minibatches."""
+    config = replace(CONFIG, num_minibatches=2, total_timesteps=4 * 24 + 5)
+    learner = ppo.PPO(config, ENV, value_loss, make_optimizer=make_optimizer)
+    other, params, batch = problem(ENV, np.random.default_rng(0))
+    state, learn = init(other).replace(params=params, opt_state=()), jax.jit(learner.learn)
+    for _ in range(4):
+        state, _ = learn(state, batch, HYPERPARAMS, None)
+    jax.effects_barrier()
+    updates, epochs, halves = (each.ravel() for each in np.indices((4, 3, 2)))
+    expected = [updates / 4, 24 * updates, 0 * updates + 4, epochs / 3, halves / 2, 0 * updates + 2]
+    for rows in CONTEXTS.values():
+        np.testing.assert_allclose(np.array(rows)[:, :-1].T, expected, rtol=1e-6)
+        assert len({row[-1].item() for row in rows}) == 24  # a key for every gradient step
+
+
+POPULATION = """
+import jax
+from purerl import envs, ppo
+
+env, env_params = envs.make("CartPole-v1")
+config = ppo.Config(total_timesteps=128, num_envs=4, num_steps=8, hidden_sizes=(32, 32))
+train = jax.jit(jax.vmap(ppo.make_train(config, env), in_axes=(0, None, None, None)))
+keys = jax.random.split(jax.random.key(0), 64)
+for _ in range(2):
+    result = jax.block_until_ready(train(keys, ppo.Hyperparams(), None, env_params))
+print("finished", result.episodes.episodes.shape)
+"""
+
+
+@pytest.mark.long
+def test_a_population_does_not_deadlock():
+    """64 agents on one multi-threaded device; the limit is far beyond what it takes."""
+    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    cores = sorted(os.sched_getaffinity(0))[:2]  # few cores are where it would happen
+    limit = f"import os; os.sched_setaffinity(0, {cores})\n"
+    process = python("-c", limit + POPULATION, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert "finished (64, 4)" in process.stdout
+
+
+@pytest.mark.long
+def test_actions_are_clipped_for_the_environment_only():
+    """What is learned from is the action that was drawn: its density is the policy's."""
+
+    class Shown(probes.TargetAction):
+        def pay(self, state, action, params):
+            return action[0]
+
+    env = Shown()
+    learner = ppo.PPO(CONFIG, env)
+    state = learner.init(KEY, HYPERPARAMS, None, env.default_params)
+    _, transitions, _ = jax.jit(learner.collect)(state, env.default_params)
+    action = np.asarray(transitions.action[..., 0])
+    assert np.abs(action).max() > 1
+    np.testing.assert_allclose(transitions.reward, np.clip(action, -1, 1), rtol=1e-6)
+    density = -(action**2) / 2 - np.log(2 * np.pi) / 2  # the mean is close to 0 at the start
+    np.testing.assert_allclose(transitions.log_prob, density, atol=0.1)
+
+
+@pytest.mark.long
+def test_continuous_actions():
+    env = probes.TargetAction()
+    config = ppo.Config(
+        200 * 64, num_envs=8, num_steps=8, num_minibatches=1, hidden_sizes=(16,),
+        squash_actions=True, state_dependent_std=True,
+    )  # fmt: skip
+    learner = ppo.PPO(config, env)
+    hyperparams = ppo.Hyperparams(learning_rate=1e-2, gamma=0.8, entropy_coef=0.0, vf_coef=1.0)
+    result = jax.jit(learner.train)(KEY, hyperparams, None, env.default_params)
+    policy = learner.policy(result.state)
+    distribution, *_ = learner.network.apply(policy.params, np.array([[-1.0], [1.0]]))
+    actions = distribution.bounded(distribution.mode(), env.action_space())
+    np.testing.assert_allclose(actions[:, 0], [-0.5, 0.5], atol=0.1)
+    assert (np.exp(distribution.log_std) < 0.5).all()  # less exploration than at the start

@@ -11,7 +11,6 @@ pytestmark = pytest.mark.long
 
 
 def last_tenth(episodes):
-    """Mean return of the episodes that finished in the last tenth of each agent's updates."""
     updates = episodes.episodes.shape[1]
     late = jax.tree.map(lambda sums: sums[:, updates - updates // 10 :], episodes)
     return np.asarray(jax.vmap(mean_return)(late))

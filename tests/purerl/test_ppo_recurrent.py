@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from purerl.parts.evaluation import evaluate
 from purerl.types import Context
 from tests.purerl import reference, test_ppo
 from tests.purerl.parts.test_returns import brute_force_of_all
-from tests.purerl.test_ppo import ENV, HYPERPARAMS, KEY, SEEN, Recorder, replace
+from tests.purerl.test_ppo import ENV, HYPERPARAMS, KEY, SEEN, Recorder
 
 STEPS, ENVS, SIZE = 8, 4, 3
 CONFIG = ppo.Config(

@@ -49,7 +49,6 @@ class Rollout:
         self.transitions = jax.tree.map(np.asarray, transitions)
 
     def values(self, obs):
-        """Return all action values [T, N, actions]."""
         params = reference.to_float64(self.state.params)
         return q_values(params, obs.reshape(-1, 2)).reshape(16, 4, 2)
 

@@ -15,10 +15,10 @@ MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 HYPERPARAMS = Hyperparams(learning_rate=0.3, gamma=0.8, epsilon_start=0.4)
 
 
-def moved(cell, action, rows=ROWS, cols=COLS):
-    row, col = divmod(cell, cols)
+def moved(cell, action):
+    row, col = divmod(cell, COLS)
     row, col = row + MOVES[action][0], col + MOVES[action][1]
-    return row * cols + col if 0 <= row < rows and 0 <= col < cols else cell
+    return row * COLS + col if 0 <= row < ROWS and 0 <= col < COLS else cell
 
 
 @cache
@@ -125,41 +125,3 @@ def test_an_agent_acts_with_the_exploration_of_its_last_step(end, epsilon):
     assert best.sum() == 1
     share = best[sampled].mean()
     assert share == pytest.approx(1 - epsilon + epsilon / 4, abs=0.04)
-
-
-SLIP, GAMMA = 0.2, 0.9
-
-
-def value_iteration(size, slip, gamma):
-    """Optimal action values [size^2, 4] of the grid with its goal in the last corner, in NumPy."""
-    goal, q = size * size - 1, np.zeros((size * size, 4))
-    following = np.array([[moved(s, a, size, size) for a in range(4)] for s in range(size * size)])
-    for _ in range(500):
-        v = q.max(axis=1)
-        v[goal] = 0.0
-        gain = (following == goal) + gamma * v[following]
-        q = (1 - slip) * gain + slip * gain.mean(axis=1, keepdims=True)
-    return q
-
-
-def test_values_converge_to_value_iteration():
-    """Sixteen agents in a slippery 4 x 4 grid."""
-    env, env_params = envs.make(
-        "GridWorld", observations="index", size=4, slip_probability=SLIP, max_steps_in_episode=50
-    )
-    learner = QLearning(Config(total_timesteps=60_000, num_steps=6_000), env)
-    hyperparams = Hyperparams(learning_rate=0.05, gamma=GAMMA, epsilon_start=0.5, initial_value=1.0)
-    train = jax.jit(jax.vmap(learner.train, in_axes=(0, None, None, None)))
-    result = train(jax.random.split(jax.random.key(1), 16), hyperparams, None, env_params)
-    expected = value_iteration(4, SLIP, GAMMA)[:-1]  # nothing is learned about the goal itself
-    found = np.asarray(result.state.q[:, 0, :-1])
-    np.testing.assert_allclose(found.mean(axis=0), expected, atol=0.03)
-    assert np.abs(found - expected).mean() < 0.03
-    assert (result.state.visits.sum(axis=(1, 2)) == 60_000).all()
-    assert (result.episodes.steps == 6_000).all()
-    assert (result.metrics["visited"][:, -1] == 15 / 16).all()
-    state = jax.tree.map(lambda leaf: leaf[0], result.state)
-    predictions, targets = learner.value_targets(state, hyperparams, env_params)
-    assert predictions.shape == targets.shape == (6_000,)
-    assert set(predictions.tolist()) <= set(state.q.ravel().tolist())
-    assert abs(float((predictions - targets).mean())) < 0.02  # it has converged

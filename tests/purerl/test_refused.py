@@ -10,6 +10,7 @@ def continuous():
     return envs.make("Pendulum-v1")[0]
 
 
+ONES = dict.fromkeys(("num_envs", "num_steps", "num_minibatches"), 1)
 DQN = {
     "total_timesteps": 288, "num_envs": 4, "num_steps": 6, "train_interval": 8, "batch_size": 16,
     "buffer_size": 72, "learning_starts": 24,
@@ -21,25 +22,10 @@ DQN = {
     [
         (ppo.Config, {"total_timesteps": 511}, "must be at least one update, .* = 512"),
         (ppo.Config, {"num_minibatches": 5}, "num_envs x num_steps = 512 must be divisible by"),
-        (
-            ppo.Config,
-            {"num_minibatches": 8, "recurrent_size": 3},
-            "num_envs = 4 must be divisible by num_minibatches = 8",
-        ),
+        (ppo.Config, {"num_minibatches": 8, "recurrent_size": 3}, "num_envs = 4 must be divisible"),
         (ppo.Config, {"num_minibatches": 512}, "num_envs x num_steps / num_minibatches = 1 must"),
-        (
-            ppo.Config,
-            {"num_steps": 1, "recurrent_size": 3},
-            "num_envs x num_steps / num_minibatches = 1 must",
-        ),
-        (
-            ppo.Config,
-            {
-                **dict.fromkeys(("num_envs", "num_steps", "num_minibatches"), 1),
-                "normalize_advantages": "batch",
-            },
-            "num_envs x num_steps = 1 must",
-        ),
+        (ppo.Config, {"num_steps": 1, "recurrent_size": 3}, "num_steps / num_minibatches = 1 must"),
+        (ppo.Config, {**ONES, "normalize_advantages": "batch"}, "num_envs x num_steps = 1 must"),
         (dqn.Config, {**DQN, "total_timesteps": 23}, "must be at least one update, .* = 24"),
         (dqn.Config, {**DQN, "train_interval": 6}, "6 must be a multiple of num_envs = 4"),
         (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),

@@ -3,7 +3,6 @@ import sys
 import tomllib
 import warnings
 from importlib import metadata
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +15,10 @@ from purerl.envs import registry
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, own_key, tolerant
 from purerl.fast.draws import unrolled
 from purerl.parts.evaluation import evaluate
+from tests.processes import ROOT
 from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(3)
-ROOT = Path(__file__).parent.parent.parent
 
 
 class Walk(SuiteEnvironment):
@@ -44,8 +43,6 @@ class Walk(SuiteEnvironment):
 
 
 class Draw(Walk):
-    """A number that is drawn at the start, and paid in every step."""
-
     def begin(self, key, params):
         start = jax.random.uniform(key)
         return start[None], start
@@ -69,8 +66,6 @@ def _toy(monkeypatch):
 
 
 def play(env, params, steps, action):
-    """Observations, flags and final observations of `steps` steps."""
-
     def step(state, key):
         obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
         return state, (obs, reward, terminated, truncated, info["final_observation"])

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.works import AGENT, UNEVEN, WORKS, count_records
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.slurm
 
-ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("server.sh")
 SCRIPT = ROOT / "examples" / "cluster" / "evolve.sbatch"
 
@@ -36,8 +36,6 @@ def cluster():
 
 
 class Job:
-    """A submitted job."""
-
     def __init__(self, cluster, run_dir, *flags, script=SCRIPT, arguments=(), path=None):
         self._env = {
             **os.environ,
@@ -65,11 +63,9 @@ class Job:
         return self.log.read_text() if self.log.exists() else ""
 
     def shown(self):
-        """Return the fields of `scontrol show job`."""
         return dict(re.findall(r"(\w+)=(\S*)", self._call("scontrol", "show", "job", self.id)))
 
     def send(self, name):
-        """Send a signal to all tasks."""
         self._call("scancel", f"--signal={name}", self.id)
 
     def cancel(self):

@@ -8,8 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from metaevo.config import files, from_dict, to_dict
-from metaevo.config.plain import PlainDict
+from metaevo.config import PlainDict, files, from_dict, to_dict
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
 from metaevo.judging.scores import Scores
 from metaevo.statistics import Estimate, flat_record

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, to_dict
+from metaevo.config import ConfigError, files, from_dict, listed, to_dict
 from metaevo.config.code import use
-from metaevo.config.plain import listed
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.generality.measured import Measured, TaskScores
 from metaevo.judging.generality.rules import Rule, rule_of

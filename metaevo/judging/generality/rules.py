@@ -3,8 +3,7 @@
 import os
 from typing import NamedTuple
 
-from metaevo.config import ConfigError, code, show, to_dict
-from metaevo.config.plain import is_name, of_value, short_name
+from metaevo.config import ConfigError, code, is_name, of_value, short_name, show, to_dict
 from metaevo.judging.generality.tasks import LEARNER, digest
 from metaevo.parts import learners, resolve, zoo
 from metaevo.parts.part import Filling, HandWritten

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
-from metaevo.config.plain import PlainDict, of_value
+from metaevo.config import ConfigError, PlainDict, files, from_dict, load_yaml, merge, of_value
 from metaevo.parts import learners
 
 FOLDER = Path(__file__).parent

@@ -1,5 +1,3 @@
-"""Messages behind observations: they are what a network says, and touch nothing else."""
-
 from functools import partial
 
 import jax

@@ -12,6 +12,7 @@ import pytest
 
 from experiments.discogen import cells
 from experiments.discogen.__main__ import main
+from tests.processes import ROOT
 
 STAND_IN = """#!/usr/bin/env python3
 import json, os, pathlib, sys, time
@@ -32,7 +33,6 @@ for rate in range(len(cell["rates"])):
 pathlib.Path(file).write_text(json.dumps(cell))
 sys.exit(stop)
 """
-ROOT = Path(__file__).parents[3]
 LINE = "run --rules ppo apa --envs Breakout --seeds 2 --rates 2 --steps 1e6 --to table"
 
 

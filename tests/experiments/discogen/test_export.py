@@ -1,5 +1,3 @@
-"""An exported rule computes what ours does, in files that import nothing of ours."""
-
 import importlib.util
 import re
 from types import SimpleNamespace

@@ -3,6 +3,9 @@
 import hashlib
 import itertools
 import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +17,97 @@ from gymnax.environments import spaces
 from experiments.published import disco, disco_rule
 from experiments.published.disco_rule import Outputs, Trajectory
 from metaevo.__main__ import main
-from tests.experiments.published import disco_steps
-from tests.experiments.published.disco_steps import GAMMA, SIZES, A, digest
 from tests.metaevo.toy import assert_same
 from tests.purerl import probes
 
-RECORD = json.loads(disco_steps.RECORD.read_text(encoding="utf-8"))
+# What the authors' code makes of the random inputs below, with 64 bits: recorded from
+# github.com/google-deepmind/disco_rl at 9059a29 by `record` of disco_steps.py at commit 56ed00b9.
+RECORD = json.loads((Path(__file__).parent / "disco_steps.json").read_text(encoding="utf-8"))
+T, B, A, OBS = 6, 3, 4, 5
+MODEL, BINS = 128, 601
+GAMMA, TRACE, LEARNING_RATE = 0.997, 0.95, 0.01
+SEEN, STEPS = 2, 3
+"""Calls of the rule; steps of training, of which the third is the first with an average target."""
+META = "lstm/~/meta_lstm/~unroll/"
+
+Arrays = dict[str, np.ndarray]
+
+
+class Sizes(NamedTuple):
+    prediction: int
+    hidden: int
+    lifetime: int
+
+
+SIZES = {"small": Sizes(7, 12, 5), "published": Sizes(600, 256, 128)}
+
+
+def drawn(rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
+    return {
+        name: rng.normal(size=shape) * (0.1 if len(shape) == 1 else shape[-2] ** -0.5)
+        for name, shape in shapes.items()
+    }
+
+
+def _layer(name: str, *shape: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}/w": shape, f"{name}/b": shape[-1:]}
+
+
+def rule_weights(sizes: Sizes) -> Arrays:
+    size, hidden, lifetime = sizes
+    shapes = {}
+    for where in ("lstm/", META):
+        for name in ("mlp", "mlp_1"):
+            shapes |= _layer(f"{where}{name}/~/linear_0", size, 16)
+            shapes |= _layer(f"{where}{name}/~/linear_1", 16, 1)
+        shapes |= _layer(f"{where}sequential/conv1_d", 1, 18, 16)
+        shapes |= _layer(f"{where}sequential/conv1_d_1", 1, 32, 2)
+    shapes |= _layer("lstm/lstm/linear", 27 + hidden, 4 * hidden)
+    shapes |= _layer("lstm/linear", lifetime, hidden)
+    shapes |= _layer("lstm/linear_1", hidden, 1)
+    shapes |= _layer("lstm/linear_2", hidden, size)
+    shapes |= _layer("lstm/linear_3", hidden, size)
+    shapes |= _layer("lstm/sequential_1/conv1_d", 1, 2 * (hidden + 2), 16)
+    shapes |= _layer("lstm/linear_4", 16, 1)
+    shapes |= _layer(f"{META}mlp_2/~/linear_0", 29, 16)
+    shapes |= _layer(f"{META}lstm/linear", 16 + lifetime, 4 * lifetime)
+    return drawn(np.random.default_rng(0), shapes)
+
+
+def agent_params(sizes: Sizes) -> Arrays:
+    """Parameters of an agent without hidden layers in its torso."""
+    shapes = _layer("policy", OBS, A) | _layer("y", OBS, sizes.prediction)
+    shapes |= _layer("cell", OBS, MODEL) | _layer("gates", A + MODEL, 4 * MODEL)
+    for name, size in [("z", sizes.prediction), ("next_policy", A), ("q", BINS)]:
+        shapes |= _layer(f"{name}_0", MODEL, MODEL) | _layer(f"{name}_1", MODEL, size)
+    return drawn(np.random.default_rng(1), shapes)
+
+
+def outputs(rng: np.random.Generator, sizes: Sizes) -> Arrays:
+    shapes = {"logits": (A,), "y": (sizes.prediction,), "z": (A, sizes.prediction)}
+    shapes |= {"q": (A, BINS), "aux_pi": (A, A)}
+    return {name: 2.0 * rng.normal(size=(T + 1, B, *shape)) for name, shape in shapes.items()}
+
+
+def steps(rng: np.random.Generator, *, only_last: bool) -> Arrays:
+    """Actions, rewards and ends of episodes, which can be after the last step only."""
+    done = rng.random((T, B)) < 0.4
+    if only_last:
+        done[:-1] = False
+    return {
+        "action": rng.integers(A, size=(T + 1, B)).astype(np.int32),
+        "reward": 3.0 * rng.normal(size=(T, B)),
+        "done": done,
+        "logits": rng.normal(size=(T + 1, B, A)),
+        "obs": rng.normal(size=(T + 1, B, OBS)),
+    }
+
+
+def digest(x: np.ndarray) -> np.ndarray:
+    x = np.asarray(x, np.float64)
+    return x @ np.cos(np.arange(x.shape[-1]))
+
+
 KEY = jax.random.key(0)
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 GATES = "gates", "kernel"
@@ -34,16 +122,14 @@ class Recorded(probes.Probe):
         return spaces.Discrete(A)
 
     def observation_space(self, params=None):
-        return spaces.Box(-1.0, 1.0, (disco_steps.OBS,))
+        return spaces.Box(-1.0, 1.0, (OBS,))
 
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """Write a file that is taken for the authors' weights."""
-
     def write(size):
         path = tmp_path / f"{size}.npz"
-        arrays = disco_steps.rule_weights(SIZES[size])
+        arrays = rule_weights(SIZES[size])
         np.savez(path, **{name: x.astype(np.float32) for name, x in arrays.items()})
         monkeypatch.setattr(disco, "KNOWN", {hashlib.sha256(path.read_bytes()).hexdigest(): ""})
         return str(path)
@@ -62,7 +148,7 @@ def trajectory(seen):
 
 
 def agents_outputs(rng, sizes):
-    drawn = disco_steps.outputs(rng, sizes)
+    drawn = outputs(rng, sizes)
     return Outputs(*(drawn[name] for name in ("logits", "y", "z", "q", "aux_pi")))
 
 
@@ -71,12 +157,12 @@ def test_targets_and_losses_match_the_authors_code(size):
     """Two trajectories: the second is seen with what the rule remembers of the first."""
     sizes = SIZES[size]
     with jax.enable_x64(True):
-        weights = disco_steps.rule_weights(sizes)
+        weights = rule_weights(sizes)
         memory = disco_rule.begin(weights)
         rng = np.random.default_rng(2)
         for recorded in RECORD[size]["rule"]:
             own, goal = agents_outputs(rng, sizes), agents_outputs(rng, sizes)
-            seen = trajectory(disco_steps.steps(rng, only_last=False))
+            seen = trajectory(steps(rng, only_last=False))
             targets, memory = jax.jit(disco_rule.apply)(weights, memory, own, goal, seen, GAMMA)
             losses = disco_rule.loss(own, targets, seen)
             found = {
@@ -93,7 +179,6 @@ def test_targets_and_losses_match_the_authors_code(size):
 
 
 def path_of(name):
-    """Return our name of an agent's recorded array."""
     layer, kind = name.split("/")
     return layer, {"w": "kernel", "b": "bias"}[kind]
 
@@ -117,23 +202,21 @@ def test_steps_match_the_authors_agent(size, write):
     path = write(size)
     with jax.enable_x64(True):
         learner = disco.Disco(config(weights=path, hidden_sizes=()), Recorded())
-        vars(learner)["weights"] = disco_steps.rule_weights(sizes)  # in 64 bits
-        hyperparams = disco.Hyperparams(learning_rate=disco_steps.LEARNING_RATE)
-        params = as_flax(disco_steps.agent_params(sizes))
-        shapes = jax.eval_shape(learner.network.init, KEY, jnp.zeros((1, disco_steps.OBS)))
+        vars(learner)["weights"] = rule_weights(sizes)  # in 64 bits
+        hyperparams = disco.Hyperparams(learning_rate=LEARNING_RATE)
+        params = as_flax(agent_params(sizes))
+        shapes = jax.eval_shape(learner.network.init, KEY, jnp.zeros((1, OBS)))
         assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, shapes)
         opt_state, memory = disco.OPTIMIZER.init(params), disco_rule.begin(learner.weights)
         agent = disco.Agent(params, params, opt_state, memory)
         learn = jax.jit(learner.learn)
         rng = np.random.default_rng(3)
         for recorded in RECORD[size]["training"]:
-            seen = disco_steps.steps(rng, only_last=True)
+            seen = steps(rng, only_last=True)
             agent, _ = learn(agent, trajectory(seen), hyperparams)
             found, first = (as_recorded(each, recorded) for each in (agent.params, params))
             for name, number in recorded.items():
-                step, expected = (
-                    (x - first[name]) / disco_steps.LEARNING_RATE for x in (found[name], number)
-                )
+                step, expected = ((x - first[name]) / LEARNING_RATE for x in (found[name], number))
                 np.testing.assert_allclose(step, expected, **CLOSE, err_msg=name)
 
 

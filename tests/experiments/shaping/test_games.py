@@ -3,8 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.shaping import players
 from experiments.shaping.games import Game, values, visits
-from tests.experiments.shaping.chains import CHICKEN, DILEMMA, PENNIES, chances, total
+from tests.experiments.shaping.chains import CHICKEN, DILEMMA, PENNIES, chances, climb, slope, total
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +41,61 @@ def test_the_other_player_sees_the_same_game():
     assert game.swapped.swapped == game
     assert DILEMMA.swapped == DILEMMA
     assert DILEMMA.other == (-1, 0, -3, -2)
+
+
+OWN, OTHER = jnp.array([0.5, 1.0, -1.0, 2.0, -0.5]), jnp.array([-0.5, 2.0, 0.0, -1.0, 1.0])
+FIRST = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])
+FIXED = {name: players.logits(chances) for name, chances in players.FIXED.items()}
+
+
+def moved(player, own=OWN, state=()):
+    """The next policy of a player with learning rate 1/2, and its next state."""
+    return player.step(DILEMMA, 0.5, own, OTHER, state)
+
+
+def test_learners_climb_their_values():
+    np.testing.assert_allclose(
+        moved(players.naive)[0] - OWN, 0.5 * climb(DILEMMA, OWN, OTHER), atol=1e-4
+    )
+
+    def ahead(own):  # after the other player's naive step
+        return total(DILEMMA, own, OTHER + 0.5 * climb(DILEMMA.swapped, OTHER, own))
+
+    far = moved(players.lola)[0]
+    np.testing.assert_allclose(far - OWN, 0.5 * slope(ahead, OWN), atol=1e-3)
+    assert np.abs(far - moved(players.naive)[0]).max() > 0.1
+
+
+def test_a_best_response_restarts_and_exploits():
+    best, state = moved(players.best_response, state=players.best_response.init(FIRST))
+    np.testing.assert_array_equal(best, moved(players.best_response, OWN + 1.0, state)[0])
+    assert total(DILEMMA, best, OTHER) > total(DILEMMA, FIRST, OTHER) + 1.0
+
+
+@pytest.mark.parametrize(("factor", "level"), [(1.2, 1.0), (2.0, 0.5), (5.0, 0.0)])
+def test_a_zero_determinant_strategy_fixes_the_line(factor, level):
+    (own,) = players.zero_determinant(DILEMMA, [factor], [level])
+    others = 3 * jax.random.normal(jax.random.key(1), (200, 5))
+    mine, theirs = jax.vmap(lambda other: values(DILEMMA, own, other))(others)
+    baseline = -2 + level
+    np.testing.assert_allclose(mine - baseline, factor * (theirs - baseline), atol=0.02)
+    assert np.ptp(theirs) > 0.1  # a line, not a point
+
+
+def test_extortion_where_a_game_allows_it():
+    best = players.zero_determinant(DILEMMA)[0]
+    np.testing.assert_array_equal(best, players.zero_determinant(DILEMMA, [3.0])[0])
+    (found,) = players.zero_determinant(CHICKEN)
+    np.testing.assert_array_equal(found, players.zero_determinant(CHICKEN, [1.01])[0])
+    assert not players.zero_determinant(PENNIES)  # nobody can extort where all is zero-sum
+
+
+def test_fixed_strategies_earn_the_expected_payoffs():
+    tit_for_tat, defector = FIXED["tit_for_tat"], FIXED["always_defect"]
+    stay = FIXED["win_stay_lose_shift"]
+    np.testing.assert_allclose(values(DILEMMA, tit_for_tat, tit_for_tat), -1.0, atol=0.02)
+    # It is exploited once, and then neither cooperates.
+    np.testing.assert_allclose(values(DILEMMA, tit_for_tat, defector)[0], -2.04, atol=0.01)
+    # It shifts after being exploited and after mutual defection: every second step.
+    alternating = -3 / (1 + 0.96) - 2 * 0.96 / (1 + 0.96)
+    np.testing.assert_allclose(values(DILEMMA, stay, defector)[0], alternating, atol=0.01)

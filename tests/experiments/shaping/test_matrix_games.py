@@ -45,7 +45,6 @@ def argv(path, **changes):
 
 
 def weights_of(hidden):
-    """A meta-policy with random numbers everywhere."""
     leaves, structure = jax.tree.flatten(MatrixGame(hidden=hidden).init(KEY))
     rng = np.random.default_rng(0)
     drawn = [rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
@@ -53,7 +52,6 @@ def weights_of(hidden):
 
 
 def moved(weights, own, other):
-    """The meta-policy in NumPy."""
     seen = 1 / (1 + np.exp(-np.concatenate([own, other])))
     hidden = np.tanh(seen @ weights["hidden"]["kernel"] + weights["hidden"]["bias"])
     return hidden @ weights["out"]["kernel"] + weights["out"]["bias"]

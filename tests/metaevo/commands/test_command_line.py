@@ -11,12 +11,10 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch):
-    for reader in ("early_class", "settings_class"):
-        monkeypatch.setattr(run_options, reader, lambda *_: Config)
+    monkeypatch.setattr(run_options, "settings_class", lambda *_: Config)
 
 
 def command_line(*argv):
-    """The settings and the flags."""
     parser = run_options.Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--quick", action="store_true")

@@ -36,8 +36,6 @@ def test_unknown_names_are_refused_in_one_line(refused, name):
 
 
 class ByParts(Nested):
-    """An action has parts, too."""
-
     def action_space(self, params=None):
         return spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)])
 

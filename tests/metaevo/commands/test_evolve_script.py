@@ -1,15 +1,13 @@
 """What the first of several processes parses, and the others get as JSON."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from metaevo.commands.evolve import _parse
 from metaevo.config import ConfigError, load_yaml
 from tests.metaevo.evolving import settings_of
-
-ROOT = Path(__file__).parent.parent.parent.parent
+from tests.processes import ROOT
 
 
 def test_settings_are_passed_to_other_processes():

@@ -1,5 +1,3 @@
-"""Tiny run directories, written by RunDirectory as a training writes them, without training."""
-
 import numpy as np
 import pytest
 
@@ -68,8 +66,6 @@ def write_run(
 
 @pytest.fixture
 def make_run(tmp_path):
-    """`make_run(name, **what)` writes a run below the test's folder."""
-
     def make(name, *arguments, **what):
         return write_run(tmp_path / name, *arguments, **what)
 

@@ -17,7 +17,6 @@ def read(*names, notes=None) -> list[RecordedRun]:
 
 
 def names(*given, notes=None) -> list[str]:
-    """The names of the runs that are read, in order."""
     return [Path(name).name for name in (run.name for run in read(*given, notes=notes))]
 
 

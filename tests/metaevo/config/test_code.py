@@ -7,28 +7,10 @@ from metaevo.commands.sweep import main as sweep
 from metaevo.commands.train import main as train
 from metaevo.config import ConfigError, code, references
 from metaevo.config.plain import names_in
-from metaevo.parts import learners
 from metaevo.runs.run_directory import RunDirectory
 from tests import processes
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-LEARNER = Path(__file__).parents[3] / "purerl" / "sac.py"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (f"{LEARNER}:LEARN", "LEARNER"),
-        (f"{LEARNER}:SAC", "must be a purerl.types.LearnerEntry"),
-        ("nowhere.py:sac", "nowhere.py"),
-        ("no_such_package.a:sac", "no_such_package"),
-        ("pppo", "'pppo' is not known"),
-    ],
-)
-def test_names_that_cannot_be_loaded(wrong, message):
-    with pytest.raises(ConfigError, match=message) as error:
-        learners.find(wrong)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,6 @@ def test_parts_that_can_be_distilled(tmp_path):
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    """The directory of a run whose part is the first of its evolution."""
     settings = settings_of(parse_yaml(TINY, "TINY"))
     parts = settings.build().parts
     run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")

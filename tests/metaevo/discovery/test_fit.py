@@ -27,8 +27,6 @@ FUNCTIONS = {
 
 
 class Node(NamedTuple):
-    """As Operon has them."""
-
     Type: str
     Arity: int = 0
     Value: float = 1.0
@@ -63,7 +61,6 @@ def test_trees_and_their_texts_evaluate_the_same():
 
 
 def formula(length, error):
-    """A formula of an odd length."""
     return fit.Fitted(Formula(expression=" + ".join(["error"] * (length // 2 + 1)),
                               constants={}), error)  # fmt: skip
 

@@ -1,4 +1,6 @@
 import os
+import stat
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -113,3 +115,74 @@ def test_empty_arrays_are_dealt_and_collected():
     found = collect([dealt], 5)
     assert found["memory"].shape == (5, 0, 5)
     np.testing.assert_array_equal(found["other"], np.arange(5))
+
+
+IN_64_BITS = """
+import jax, jax.numpy as jnp
+import metaevo
+
+class Quadratic(metaevo.MetaProblem):
+    def init(self, key):
+        return jax.random.normal(key, (3,))
+    def evaluate(self, key, meta_params, task):
+        return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+
+assert jax.config.jax_enable_x64
+from purerl.parts.networks import orthogonal
+kernel = orthogonal()(jax.random.key(0), (4, 2), jnp.float32)
+assert jnp.allclose(kernel.T @ kernel, jnp.eye(2), atol=1e-5)
+for algorithm in ("Open_ES", "CMA_ES", "SimpleGA", "low_rank_es"):
+    strategy = {"algorithm": algorithm, "population_size": 8}
+    evolution = {"validation_seeds": 0, "num_devices": 1}
+    try:
+        found = metaevo.evolve(Quadratic(), strategy=strategy, generations=2, evolution=evolution)
+    except metaevo.ConfigError as error:  # a message of one line
+        assert "JAX_ENABLE_X64" in str(error), error
+    else:
+        assert found.meta_params.shape == (3,)
+"""
+
+
+@pytest.mark.long
+def test_every_kind_of_strategy_evolves_with_64_bits_or_refuses_them():
+    done = processes.python("-c", IN_64_BITS, env={**os.environ, "JAX_ENABLE_X64": "1"})
+    assert done.returncode == 0, done.stderr
+
+
+CACHED = """
+import jax
+hits = []
+jax.monitoring.register_event_listener(
+    lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None
+)
+from metaevo.evolution import devices
+devices.setup(num_devices=2)
+print(jax.jit(lambda x: x * 3)(7.0), len(hits), jax.config.jax_compilation_cache_dir)
+"""
+
+
+def run(cache, before="", says="", **variables):
+    """A process: how many programs it found, and its folder for them."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), **variables}
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    if "JAX_COMPILATION_CACHE_DIR" not in variables:
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    done = processes.python("-c", before + CACHED, env=environment)
+    assert says in done.stderr if says else done.stderr == "", done.stderr
+    result, hits, folder = done.stdout.split()
+    assert float(result) == 21.0
+    return int(hits), folder
+
+
+@pytest.mark.long
+def test_later_processes_reuse_programs_and_compile_half_written_ones_again(tmp_path):
+    """A full disk leaves what a kill would, too. JAX itself would warn in every later process."""
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    _, folder = run(tmp_path, before=small, says="Error writing persistent compilation cache")
+    assert Path(folder).parent == tmp_path / "metaevo" / "xla"
+    assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+    torn = list(Path(folder).glob("*-cache"))
+    assert {path.stat().st_size for path in torn} == {100}
+    assert run(tmp_path)[0] == 0
+    assert {path.stat().st_size > 100 for path in torn} == {True}
+    assert run(tmp_path) == (len(torn), folder)

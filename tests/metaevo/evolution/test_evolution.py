@@ -13,7 +13,6 @@ from tests.metaevo.toy import Quadratic, assert_same, begun, distance, evolution
 
 @pytest.fixture(scope="module")
 def validated():
-    """An evolution whose mean is validated every third generation, compiled once."""
     config = {"validation_seeds": 5, "validation_every": 3, "chunk_size": 2}
     return evolution(Quadratic(1.0), config)
 
@@ -66,18 +65,6 @@ def test_the_last_generation_is_always_validated(name, compilations):
     assert np.isfinite(metrics["fitness_of_mean"]).tolist() == [False, True]
 
 
-def test_records_count_all_environment_steps():
-    config = {"validation_seeds": 4, "validation_every": 5, "generations": 7, "block_size": 3}
-    this = evolution(Quadratic(0.1), config)
-    blocks = list(this.blocks(this.start(0), frames=10))
-    assert [each.done for each in blocks] == [0, 3, 6, 7]
-    records = [record for block in blocks for record in block.records]
-    assert [each["generation"] for each in records] == list(range(7))
-    for generation, record in enumerate(records):
-        validations = sum(each <= generation for each in (0, 5, 6))
-        assert record["frames"] == 10 + 3 * ((generation + 1) * 16 + validations * 4)
-
-
 def test_candidates_share_their_keys():
     this = evolution(toy.KeyOnly(), {"seeds_per_candidate": 3})
     state, metrics = run(this, 6)
@@ -113,8 +100,6 @@ def test_a_candidate_fails_with_any_of_its_agents():
 
 
 class HalfFailing(Quadratic):
-    """Candidates with a negative first weight fail."""
-
     def evaluate(self, key, meta_params, task):
         evaluation = super().evaluate(key, meta_params, task)
         fitness = jnp.where(meta_params["weights"][0] < 0, jnp.nan, evaluation.fitness)

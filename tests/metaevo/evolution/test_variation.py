@@ -1,5 +1,3 @@
-"""Variation of programs, against splicing of trees in plain Python."""
-
 import functools
 import itertools
 
@@ -101,7 +99,6 @@ def pairs():
     ids=["exchange", "insert", "hoist", "change"],
 )
 def test_results_match_splicing_in_python(vary, results):
-    """Every result is one that splicing gives, and every such one is found."""
     run = jax.jit(jax.vmap(vary, in_axes=(0, None, None)))
     keys = jax.random.split(jax.random.key(0), DRAWS)
     largest = 0

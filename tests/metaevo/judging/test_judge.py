@@ -12,28 +12,15 @@ from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
 from purerl.parts import losses
+from tests.metaevo.toy import GRID, TRAIN, q_problem
 
-GRID = {"size": 4, "slip_probability": 0.2}
-TRAIN = {"total_timesteps": 200, "num_steps": 50}
 SPACE = {"learning_rate": {"log_uniform": [0.05, 1.0]}}
 BUDGET = metaevo.Budget(settings=4, screening_seeds=2, finalists=3, selection_seeds=2, seeds=3)
 
 
-def problem_of(*tasks, parts=None, **options):
-    return metaevo.LearnerProblem(
-        "q_learning",
-        parts or [ValueLossNetwork(hidden_sizes=(4,))],
-        tasks or [metaevo.Task("GridWorld", GRID)],
-        train=TRAIN,
-        hyperparams={"epsilon_start": 0.1},
-        fitness={"mean_return": 0.0, "reward_per_step": 1.0},
-        **options,
-    )
-
-
 @pytest.fixture(scope="module")
 def problem():
-    return problem_of()
+    return q_problem()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +59,7 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     trained = []
     resumed = metaevo.judge(rivals, BUDGET, space=SPACE, path=path, progress=trained.append)
     np.testing.assert_array_equal(resumed.held_out, whole.held_out)
-    assert sum(trained) == 200 * 2 * BUDGET.agents
+    assert sum(trained) == TRAIN["total_timesteps"] * 2 * BUDGET.agents
     with pytest.raises(ConfigError, match="other contenders or settings"):
         metaevo.judge(rivals, BUDGET, space={"learning_rate": [0.1, 0.2]}, path=path)
     other = rivals[0]._replace(
@@ -92,14 +79,14 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
 def test_several_tasks_have_scores_and_scales_of_their_own():
     """They share a program, because they differ in traced numbers only."""
     tasks = [metaevo.Task("GridWorld", {"size": 3, "slip_probability": p}) for p in (0.0, 0.3)]
-    problem, budget = problem_of(*tasks), metaevo.Budget(0, seeds=64)
+    problem, budget = q_problem(*tasks), metaevo.Budget(0, seeds=64)
     assert problem.tasks == ["GridWorld", "GridWorld-2"]
     assert all(each.reference > each.random for each in problem.scales)
     rivals = [Contender("learned", problem, problem.init(jax.random.key(0)), "learned")]
     scores = metaevo.judge([*rivals, *problem.contenders(["huber"])], budget)
     assert scores.held_out.shape == (2, 2, 1, 64)
     assert (scores.scale[:, 1] > scores.scale[:, 0]).all()
-    alone = metaevo.judge(problem_of(tasks[1]).contenders(["huber"]), budget)
+    alone = metaevo.judge(q_problem(tasks[1]).contenders(["huber"]), budget)
     np.testing.assert_array_equal(scores.held_out[1, 1], alone.held_out[0, 0])
     assert (scores.held_out[1, 0] != scores.held_out[1, 1]).any()
 
@@ -154,5 +141,5 @@ def test_a_judgement_goes_on_with_the_same_settings_only(changes, tmp_path):
 def test_a_damaged_file_is_refused_in_one_line(damage, tmp_path):
     path = metaevo.Scores.of({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(tmp_path / "scores.npz")
     path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
-    with pytest.raises(ConfigError, match=r"scores\.npz: cannot be read"):
+    with pytest.raises(ConfigError, match=r"scores\.npz is not usable"):
         metaevo.Scores.load(path)

@@ -31,7 +31,6 @@ def built(config=Drift(UNITS, temporal=True)):  # noqa: B008 - immutable
 
 
 def parameters(seed, scale):
-    """Any network, far from where one starts."""
     return jax.device_get(drawn(built()[1], scale, seed))
 
 

@@ -124,15 +124,15 @@ def test_hand_written_schedules_as_formulas(name):
 PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
 
 
-def steps(make_optimizer, meta_params, count=6):
-    """Of a toy quadratic, as vectors."""
+def steps(make_optimizer, meta_params, count=6, scale=1.0):
+    """The steps of an optimizer on a quadratic, as vectors, and its last state."""
     context = Context(ppo.Hyperparams(learning_rate=0.1, max_grad_norm=0.5), num_updates=8)
     made = make_optimizer(meta_params, context)
 
     def step(carry, progress):
         params, state = carry
         here = context.replace(progress=progress)
-        gradients = jax.tree.map(lambda x: x - 0.3, params)
+        gradients = jax.tree.map(lambda x: scale * (x - 0.3), params)
         updates, state = made.update(gradients, state, params, context=here)
         params = jax.tree.map(jnp.add, params, updates)
         return (params, state), jax.flatten_util.ravel_pytree(updates)[0]

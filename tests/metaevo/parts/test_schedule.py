@@ -18,8 +18,6 @@ CHANGED = "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"
 
 @cache
 def compiled(config):
-    """The schedule of all hyperparams, at every progress."""
-
     def at(meta_params, hyperparams, progress):
         return vars(config.apply(meta_params, Context(hyperparams, progress)))
 
@@ -27,7 +25,6 @@ def compiled(config):
 
 
 def over_training(meta_params, hyperparams=HYPERPARAMS, **config):
-    """Every hyperparam that can change, [PROGRESS]."""
     found = compiled(Schedule(**config))(meta_params, hyperparams, PROGRESS)
     return {name: np.asarray(found[name], np.float64) for name in CHANGED if name in found}
 

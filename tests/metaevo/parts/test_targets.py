@@ -33,10 +33,7 @@ SEEN = rollout()
 FORMULAS = {
     **{name: (formula.expression, name) for name, formula in HAND_WRITTEN["targets"].items()},
     "n_step": ("delta + gamma * next_advantage - gamma**4 * delta_4", "n_step"),
-    "v_trace": (
-        "minimum(ratio, 1) * (delta + gamma * gae_lambda * next_advantage)",
-        "v_trace",
-    ),
+    "v_trace": ("minimum(ratio, 1) * (delta + gamma * gae_lambda * next_advantage)", "v_trace"),
 }
 
 
@@ -101,7 +98,6 @@ def estimates(make):
     ],
 )  # fmt: skip
 def test_invalid_targets_are_refused_in_one_line(raw, complaint):
-    """Before anything is compiled."""
     train = {"num_envs": 4, "num_steps": 32, "total_timesteps": 1024}
     if isinstance(raw, dict):
         train["num_steps"] = 8

@@ -11,7 +11,6 @@ INPUTS = ("error", "signed_log_error", "target", "old_prediction", "old_error")
 
 
 def compiled(part):
-    """Its loss and slope for batches of predictions, targets and old predictions."""
     axes = (None, None, 0, 0, 0)
     both = jax.vmap(jax.value_and_grad(part.apply, argnums=2), in_axes=axes)
     return jax.jit(both)

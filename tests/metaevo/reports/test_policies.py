@@ -13,7 +13,6 @@ AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (60, 60, 68), (0, 140, 100), (250, 250
 
 
 def colours(frame, row):
-    """Colours of the cells in a row."""
     return tuple(map(tuple, frame[24 * row + 12, 12::24].tolist()))
 
 

@@ -13,8 +13,6 @@ from metaevo.runs.terminal import Progress, StopOnSignal
 
 
 class Terminal(io.StringIO):
-    """A stream that is a terminal."""
-
     def isatty(self) -> bool:
         return True
 

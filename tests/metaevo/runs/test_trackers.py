@@ -1,3 +1,4 @@
+import contextlib
 import os
 import sqlite3
 import subprocess
@@ -12,14 +13,68 @@ from metaevo.comparison import sources, wandb_runs
 from metaevo.config import ConfigError
 from metaevo.runs import trackers
 from metaevo.runs.resume import truncate
-from tests.metaevo.runs.tracked import RUN_ID, TrackedRun, read_mlflow
+from metaevo.runs.run import RecordConfig
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.trackers import Trackers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy
+
+RUN_ID = "abc123"
+CONFIG = {"seeds": 2, "hyperparams": {"lr": 0.1}, "run": {"seed": 5}}
+
+
+class TrackedRun:
+    """A training's directory as far as trackers care, and its trackers; or one that resumes."""
+
+    def __init__(self, path, **services):
+        self.directory = RunDirectory(path)
+        if not path.exists():
+            resolved = {"run_id": RUN_ID, "job_type": "train"}
+            RunDirectory.create(path, "").write_config(CONFIG, resolved)
+        self.trackers = Trackers(self.directory, RecordConfig(**{"wandb_project": "p", **services}))
+
+    def log(self, record):
+        self.directory.append_metrics(record)
+        self.trackers.log(record)
+
+    def log_updates(self, indices):
+        for index in indices:
+            self.log(
+                {"kind": "update", "update": index, "frames": 8 * index, "seconds": index / 2,
+                 "mean_return": index * 1.5, "returns": [1.0, None if index == 1 else index * 1.5],
+                 "text": "x", "flag": True, "nothing": None, "params": {"rate": 0.5}}
+            )  # fmt: skip
+
+    def end(self):
+        for index, iqm in enumerate([3.0, 2.0]):
+            self.log(
+                {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
+            )
+        self.directory.figures.mkdir()
+        (self.directory.figures / "curves.png").write_bytes(b"png")
+        self.directory.report_path.write_text("<html></html>")
+        self.trackers.close()
+
+
+def read_mlflow(uri):
+    """The only run, with the names of its artifacts, and its metrics as lists of step and value."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    key = run.info.run_id
+    artifacts = sorted(each.path for each in client.list_artifacts(key))
+    metrics = {
+        name: sorted([each.step, each.value] for each in client.get_metric_history(key, name))
+        for name in run.data.metrics
+    }
+    return run, artifacts, metrics
+
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from tests.metaevo.runs.tracked import TrackedRun
+from tests.metaevo.runs.test_trackers import TrackedRun
 TrackedRun(Path(sys.argv[1]), wandb="offline", mlflow=sys.argv[2]).log_updates(range(3))
 os._exit(9)
 """
@@ -178,8 +233,6 @@ def test_evolutions_of_a_run_are_a_group(tmp_path, online):
 
 
 class FakeMlflow:
-    """Takes everything."""
-
     taken: ClassVar[list[int]] = []
 
     def __init__(self, *_):
@@ -209,25 +262,15 @@ def test_a_service_that_is_lost_costs_one_warning_and_no_other_service(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["dead", "locked"])
-def test_a_service_that_cannot_be_opened_costs_one_warning(fault, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(trackers, "_START_SECONDS", 2.0)
+def test_a_service_that_cannot_be_opened_costs_one_warning(tmp_path, monkeypatch, capfd):
+    """Its database is locked; tests/experiments/test_train.py has a server that never answers."""
     monkeypatch.setattr("mlflow.store.db.utils.MAX_RETRY_COUNT", 2)
-    monkeypatch.setenv("HOME", str(tmp_path))
     store = tmp_path / "store.db"
-    connection = sqlite3.connect(store)
-    if fault == "locked":
-        connection.execute("create table t (x)")
-        connection.commit()
-        connection.execute("begin exclusive")
-    if fault == "dead":
-        monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-        monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    services = {"wandb": "online"} if fault == "dead" else {"mlflow": f"sqlite:///{store}"}
-    run = TrackedRun(tmp_path / "run", **services)
-    run.log_updates(range(2))
-    run.trackers.close()
-    connection.close()
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        connection.executescript("create table t (x); begin exclusive;")
+        run = TrackedRun(tmp_path / "run", mlflow=f"sqlite:///{store}")
+        run.log_updates(range(2))
+        run.trackers.close()
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
     assert len(said) == 1
     assert said[0].endswith("; the run continues without it")

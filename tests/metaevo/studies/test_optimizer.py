@@ -16,7 +16,6 @@ def study_of(evolve, evaluation, **others):
 
 
 def ranges(study):
-    """The ranges of every hand-written contender, in addition to the common ones."""
     point = study.problem.init(jax.random.key(0))
     _, *rivals = study.judgements({"learned": point})["scores"].contenders
     return {each.name: each.ranges for each in rivals}

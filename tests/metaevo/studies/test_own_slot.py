@@ -2,11 +2,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.parts import Formula, Program
-from metaevo.training.settings import make_task, training_class
 from purerl.types import Context
-from tests.metaevo.evolving import study_of
+from tests.metaevo.evolving import study_of, task_of
 
 LEARNER = """import jax.numpy as jnp
 
@@ -67,6 +66,8 @@ FORMULA = {"slot": "advantage_rule", "expression": "c0 * (target - value)", "con
 def folder(tmp_path, monkeypatch):
     (tmp_path / "own_learner.py").write_text(LEARNER)
     (tmp_path / "my_rule.py").write_text(RULE)
+    (tmp_path / "broken.py").write_text("raise ValueError('two\\nlines')\n")
+    (tmp_path / "nothing.py").write_text("")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -103,6 +104,9 @@ def test_parts_of_all_kinds_fit(folder):
         ({"evolve": "value_loss"}, "no slot 'value_loss', only advantage_rule; learners that"),
         ({"evolve": ["formula", "my_rule.py"], "component": {"formula": FORMULA}}, "both fill"),
         ({"advantage_rule": "squared"}, "advantage_rule"),
+        ({"evolve": ["my_rule.py", "my_rule.py"]}, "two are called 'my_rule'"),
+        ({"evolve": "broken.py"}, "'broken.py': broken.py cannot be imported: ValueError: two"),
+        ({"evolve": "nothing.py"}, "'nothing.py': must define one part.* it has: none"),
     ],
 )
 def test_a_mistake_is_one_line(folder, changes, message):
@@ -125,12 +129,9 @@ def test_a_formula_of_an_unknown_slot_waits_for_its_learner():
 def test_its_functions_are_settings(folder):
     learner = {key: SETTINGS[key] for key in ("learner", "task", "train")}
     for name in ("difference", "doubled", "my_rule.py"):
-        raw = {**learner, "advantage_rule": name}
-        make_task(from_dict(training_class(raw), raw))
-    raw = {**learner, "advantage_rule": "huber"}
-    settings = from_dict(training_class(raw), raw)
+        task_of({**learner, "advantage_rule": name})
     with pytest.raises(ConfigError, match="must be one of difference, clipped, doubled, the dir"):
-        make_task(settings)
+        task_of({**learner, "advantage_rule": "huber"})
     evaluation = {**SETTINGS["evaluation"], "contenders": ["doubled"]}
     study = study_of({**SETTINGS, "evolve": "my_rule.py", "evaluation": evaluation})
     with pytest.raises(ConfigError, match=r"evaluation\.contenders"):

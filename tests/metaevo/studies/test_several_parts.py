@@ -1,4 +1,3 @@
-import json
 import shutil
 from pathlib import Path
 
@@ -169,22 +168,3 @@ def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     assert moved.problem.fixed["value_loss"].function(None, *arguments) == function(
         None, *arguments
     )
-
-
-@pytest.mark.parametrize(
-    ("settings", "texts"),
-    [
-        ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
-        ({"evolve": "broken.py"}, ["'broken.py': broken.py cannot be imported: ValueError: two"]),
-        ({"evolve": "nothing.py"}, ["'nothing.py': must define one part", "it has: none"]),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_one_line(workspace, settings, texts, refused):
-    (workspace / "broken.py").write_text("raise ValueError('two\\nlines')\n")
-    (workspace / "nothing.py").write_text("")
-    argv = []
-    for key, value in settings.items():
-        argv += [f"--{key}", json.dumps(value)]
-    line = refused(main, [*argv, "--run-dir", "other"])
-    for text in texts:
-        assert text in line

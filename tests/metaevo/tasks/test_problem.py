@@ -9,7 +9,7 @@ from metaevo.config import DeviceError
 from metaevo.parts.resolve import seen_by
 from metaevo.tasks.scales import measure_scales
 from metaevo.tasks.task import Bound
-from purerl import envs, ppo, q_learning
+from purerl import envs, ppo
 from purerl.envs.grid_world import GridWorld
 from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import assert_same
@@ -45,14 +45,6 @@ def test_it_is_evolved_and_judged_in_memory(problem, found):
     scores = metaevo.judge(rivals, budget, space=space)
     assert scores.contenders == ("learned", "huber")
     assert scores.verdict().word == "too few to conclude"
-
-
-def test_its_function_fills_the_slot(problem, found):
-    env, params = envs.make("GridWorld", size=3, observations="index")
-    config = q_learning.Config(total_timesteps=512, num_steps=128)
-    train = jax.jit(q_learning.make_train(config, env, **problem.functions))
-    result = train(jax.random.key(0), q_learning.Hyperparams(), found.meta_params, params)
-    assert np.isfinite(np.asarray(result.episodes.returns)).all()
 
 
 def test_a_failed_run_is_continued_by_arguments(problem, tmp_path, monkeypatch):
@@ -92,6 +84,7 @@ def test_training_takes_the_result_and_a_saved_part(found, tmp_path):
         ({"fixed": {"value_loss": "huber"}}, "no slot 'value_loss' that is not evolved"),
         *(({"parts": wrong}, "parts") for wrong in ([3], [jax.numpy], [metaevo.Part], [])),
         *(({"tasks": [wrong]}, "must be a gymnax environment") for wrong in (3, dict)),
+        ({"tasks": ["examples/corridor.py:State"]}, "gymnax"),
     ],
 )
 def test_a_wrong_argument_is_named(changes, key):

@@ -108,7 +108,6 @@ def training_by_hand(study, drawn, **functions):
 
 
 def test_drawn_values_are_used_in_training():
-    """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
     tasks = {"poles": {"env": "CartPole-v1", "sample": SAMPLE}}
     fitness = {"evaluation_return": 1.0, "evaluation_episodes": 3, "evaluations": 2}
     study = study_of(tasks=tasks, evolve="value_loss", fitness=fitness)

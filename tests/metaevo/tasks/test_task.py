@@ -12,13 +12,12 @@ from flax import struct
 import metaevo
 from examples.corridor import Corridor
 from metaevo import LearnerProblem
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.parts import LearnedUpdateRule
 from metaevo.parts.part import Parts
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Setup, TaskConfig, make_environment
-from metaevo.training.settings import make_task, training_class
 from purerl.parts.own_task import OwnTask
 from tests.metaevo.evolving import settings_of
 
@@ -101,11 +100,6 @@ def test_a_judgement_knows_the_code_of_a_network():
     assert described[0][-1][1] != described[2][-1][1]
 
 
-def test_other_objects_are_refused_as_environments():
-    with pytest.raises(ConfigError, match="gymnax"):
-        make_environment(TaskConfig(env=f"{CORRIDOR}:State"), "ppo")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "part"),
     [
@@ -169,9 +163,3 @@ def test_evaluations_that_are_impossible_are_named(fitness, complaint):
     options = {"train": {"total_timesteps": 1024}, "fitness": {"evaluation_return": 1.0, **fitness}}
     with pytest.raises(ConfigError, match=complaint):
         LearnerProblem("ppo", "value_loss", [env], **options)
-
-
-def test_a_single_training_refuses_a_distribution():
-    raw = {"task": {"env": "GridWorlds"}, "learner": "lpg"}
-    with pytest.raises(ConfigError, match=r"task.env = 'GridWorlds': is a distribution of tasks"):
-        make_task(from_dict(training_class(raw), raw))

@@ -1,5 +1,3 @@
-"""What the tests of sweeps share: a small space, and a config without the parts that need JAX."""
-
 import math
 from dataclasses import replace
 
@@ -15,7 +13,6 @@ class KilledError(Exception):
 
 
 def complete(trial, value, **result):
-    """A trial that ran to its end."""
     return replace(trial, outcome="complete", value=value, **result)
 
 

@@ -1,12 +1,8 @@
-from pathlib import Path
-
 import pytest
 
-from metaevo.config import ConfigError, from_dict
-from metaevo.studies.settings import settings_class
-from metaevo.studies.sweeps import make_objective, sweep_class
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
+from metaevo.config import ConfigError
+from tests.metaevo.evolving import objective_of, settings_of
+from tests.processes import ROOT
 
 RAW = {
     "learner": "q_learning",
@@ -21,7 +17,7 @@ RAW = {
 
 
 def test_only_sigma_and_the_learning_rate_share_a_program():
-    objective = make_objective(from_dict(sweep_class(RAW), RAW))
+    objective = objective_of(RAW)
     same = [{"strategy.sigma": 0.5}, {"strategy.learning_rate": 0.5}]
     other = [{"strategy.sigma_decay": 0.5}, {"strategy.learning_rate_decay": 0.5}]
     keys = [objective.static_key(objective.settings_of(each)) for each in ({}, *same, *other)]
@@ -31,16 +27,16 @@ def test_only_sigma_and_the_learning_rate_share_a_program():
 
 def test_the_best_settings_of_a_problem_name_it_and_evolve():
     """As best.yaml has them, in which defaults are left out."""
-    name = f"{EXAMPLES / 'throw.py'}:Throw"
+    name = f"{ROOT / 'examples' / 'throw.py'}:Throw"
     raw = {
         "problem": name,
         "evolution": {"generations": 1, "validation_seeds": 2},
         "space": {"wind": {"choice": [1.0, 3.0]}},
     }
-    objective = make_objective(from_dict(sweep_class(raw), raw))
+    objective = objective_of(raw)
     best = objective.config_of({"wind": 3.0})
     assert (best["problem"], best["wind"]) == (name, 3.0)
-    from_dict(settings_class(best), best)
+    settings_of(best)
 
 
 def test_a_problem_of_several_tasks_is_refused():
@@ -49,6 +45,6 @@ def test_a_problem_of_several_tasks_is_refused():
         "opponent": {"names": ["naive", "lola"]},
         "space": {"strategy.sigma": {"choice": [0.1, 0.3]}},
     }
-    objective = make_objective(from_dict(sweep_class(raw), raw))
+    objective = objective_of(raw)
     with pytest.raises(ConfigError, match="naive, lola"):
         objective.start()

@@ -4,12 +4,12 @@ import pytest
 from metaevo.config import from_dict
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.runs.terminal import Progress
-from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tasks.agents import Agents
 from metaevo.tasks.population import Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import rungs
 from metaevo.tuning.study import Trial
+from tests.metaevo import evolving
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
 RATE, SEEDS, STEPS = "hyperparams.learning_rate", 2, 10
@@ -34,8 +34,8 @@ class Study:
 
 
 def objective_of(**sweep):
-    raw = {**SETTINGS, "sweep": {"seeds": SEEDS, "confirm_seeds": 0, **sweep}}
-    return make_objective(from_dict(sweep_class(raw), raw))
+    sweep = {"seeds": SEEDS, "confirm_seeds": 0, **sweep}
+    return evolving.objective_of({**SETTINGS, "sweep": sweep})
 
 
 def train(rates, should_prune=lambda trial, step, value: False, **sweep):

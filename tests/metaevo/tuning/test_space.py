@@ -2,16 +2,15 @@ import pytest
 import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError
 from metaevo.config.space import decoded
-from metaevo.studies.sweeps import make_objective, sweep_class
+from tests.metaevo.evolving import objective_of
 
 RATE, SIZES = "hyperparams.learning_rate", "train.hidden_sizes"
 
 
 def make(rules):
-    raw = {"learner": "ppo", "space": rules}
-    return make_objective(from_dict(sweep_class(raw), raw))
+    return objective_of({"learner": "ppo", "space": rules})
 
 
 def test_every_kind_of_parameter():

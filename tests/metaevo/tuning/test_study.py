@@ -1,3 +1,7 @@
+import contextlib
+import json
+import pickle
+import sqlite3
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +14,15 @@ from metaevo.config.space import Space
 from metaevo.tuning import storage as storages
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
+from tests.faults.damage import Bomb
 from tests.metaevo.tuning.conftest import complete
 
 REAL = FloatDistribution(0, 1)
+DIGIT = IntDistribution(0, 9)
 CHOICE = CategoricalDistribution(["[1]", "[2, 2]", "[3]"])
 
 
 def search(path, config, space, objective, batch=8, limit=None, seed=0):
-    """All trials in batches, or only some batches."""
     with Study(path, config, space, seed=seed) as study:
         for _ in range(limit or 99):
             for trial in study.ask(batch):
@@ -100,11 +105,7 @@ def test_results_are_kept(tmp_path, make_config, space):
         ({"storage": "unknown://user:secret@host/x"}, 0, "dialects:unknown"),
         ({"storage": "sqlite:////nowhere/at/all.db"}, 0, "unable to open database file"),
         ({"sampler": "grid", "space": {"x": REAL}}, 0, "must be choices and integers"),
-        (
-            {"sampler": "grid", "space": {f"x{i}": IntDistribution(0, 9) for i in range(9)}},
-            0,
-            "the space has 1000000000 points",
-        ),
+        ({"sampler": "grid", "space": dict.fromkeys("abcdefghi", DIGIT)}, 0, "1000000000 points"),
         ({"sampler": "cma_es", "space": {"c": CHOICE, "x": REAL}}, 0, "at least 2 ranges"),
     ],
 )
@@ -150,3 +151,36 @@ def test_a_journal_with_a_torn_last_line_is_continued(tmp_path, make_config, spa
                 study.tell(complete(trial, 2.0))
         assert len(Study(tmp_path, config, space, seed=0).trials()) == 3
         assert journal.read_bytes().startswith(whole[:last])
+
+
+def write_into_journal(directory, trial, attributes):
+    line = {"op_code": 9, "worker_id": "somebody", "trial_id": trial}
+    with (directory / storages.JOURNAL).open("a") as file:
+        for key, value in attributes.items():
+            file.write(json.dumps(line | {"system_attr": {key: value}}) + "\n")
+
+
+def write_into_database(directory, trial, attributes):
+    with contextlib.closing(sqlite3.connect(directory / "study.db")) as database:
+        database.executemany(
+            "insert into trial_system_attributes (trial_id, key, value_json) values (?, ?, ?)",
+            [(1 + trial, key, json.dumps(value)) for key, value in attributes.items()],
+        )
+        database.commit()
+
+
+@pytest.mark.parametrize("write", [write_into_journal, write_into_database])
+def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic, write):
+    """Any other writer of a shared study can write one into a trial that runs."""
+    url = f"sqlite:///{tmp_path}/study.db" if write is write_into_database else None
+    config = make_config(trials=9, sampler="cma_es", storage=url)
+    attack = pickle.dumps(Bomb(tmp_path / "executed")).hex()
+    attributes = {f"{kind}:optimizer:0": attack for kind in ("cma", "sepcma", "cmawm")}
+    with Study(tmp_path, config, space, seed=0) as study:
+        for _ in range(3):
+            for trial in study.ask(3):
+                if trial.number == 4:
+                    write(tmp_path, 4, attributes)
+                study.tell(complete(trial, quadratic(trial.params)))
+    assert len(Study(tmp_path, config, space, seed=0).trials()) == 9
+    assert not (tmp_path / "executed").exists()

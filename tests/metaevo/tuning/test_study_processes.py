@@ -1,5 +1,7 @@
 import contextlib
 import sqlite3
+import subprocess
+import tempfile
 import threading
 
 import pytest
@@ -10,12 +12,40 @@ from metaevo.tuning import storage as storages
 from metaevo.tuning.study import Study
 from tests.metaevo.tuning import several_processes
 from tests.metaevo.tuning.conftest import KilledError, complete
+from tests.processes import ROOT
+
+SERVER = ROOT / "tests" / "postgres" / "server.sh"
 
 
-@pytest.mark.long
-def test_a_killed_process_loses_and_repeats_no_trial(tmp_path):
-    url = f"sqlite:///{tmp_path}/study.db"
+@pytest.fixture(
+    params=[
+        pytest.param("sqlite", marks=pytest.mark.long),
+        pytest.param("postgres", marks=pytest.mark.postgres),
+    ]
+)
+def url(request, tmp_path):
+    """A database; the server of PostgreSQL is started here: make test-postgres."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/study.db"
+        return
+    with tempfile.TemporaryDirectory(
+        ignore_cleanup_errors=True
+    ) as directory:  # its user may not enter tmp_path
+        command = [SERVER, "start", directory]
+        started = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert started.returncode == 0, started.stderr
+        yield started.stdout.strip()
+        subprocess.run([SERVER, "stop", directory], check=True, timeout=60)
+
+
+def test_a_killed_process_loses_and_repeats_no_trial(tmp_path, url):
     several_processes.check_that_a_killed_process_loses_nothing(tmp_path, url)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+def test_simultaneous_processes_share_one_study(tmp_path, url):
+    several_processes.check_all_trials(tmp_path, url, "abcd")
 
 
 def killed_after(count, function):

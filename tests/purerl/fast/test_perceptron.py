@@ -41,7 +41,6 @@ def launches(monkeypatch):
 
 
 def network(*sizes, agents=AGENTS, seed=0):
-    """Random layers [agents, ...] with these numbers of units."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):

@@ -5,21 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.parts import learners
-from purerl import dqn, ppo, pqn
+from purerl import ppo
 from purerl.parts import optimizers
 from purerl.types import Context
 from tests.purerl import probes
+from tests.purerl.test_learners import LEARNERS
 
 PROGRESS = [0.0, 0.25, 0.5, 1.0]
-CONFIGS = {
-    "ppo": ppo.Config(4 * 24, 4, 6, 2, 1, hidden_sizes=(3,)),
-    "dqn": dqn.Config(
-        4 * 16, 4, 4, train_interval=8, batch_size=4, buffer_size=32, learning_starts=8,
-        hidden_sizes=(3,),
-    ),
-    "pqn": pqn.Config(4 * 24, 4, 6, 2, 1, hidden_sizes=(3,)),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("progress", PROGRESS)
@@ -49,12 +41,11 @@ def by_progress(meta_params, context):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["ppo", "dqn", "pqn"])
 def test_every_update_uses_the_scheduled_values(name):
-    entry, env = learners.find(name), probes.Cycle()
-    config, hyperparams = CONFIGS[name], entry.hyperparams(learning_rate=1e-2)
-    scheduled = entry.make(config, env, schedule=by_progress)
-    plain = entry.make(config, env)
+    make, config, hyperparams = LEARNERS[name]
+    env = probes.Cycle()
+    scheduled, plain = make(config, env, schedule=by_progress), make(config, env)
     update = {each: jax.jit(each.update) for each in (scheduled, plain)}
     meta_params, key = jnp.float32(0.1), jax.random.key(0)
     state = expected = jax.jit(plain.init)(key, hyperparams, None, env.default_params)
