@@ -19,13 +19,13 @@ from metaevo.commands.run_options import (
 )
 from metaevo.config import (
     ConfigError,
-    changed_keys,
     exit_on_config_error,
     from_dict,
     load_yaml,
     to_dict,
 )
 from metaevo.config.plain import PlainDict
+from metaevo.runs.resume import changed_keys
 from metaevo.runs.run_directory import UNSEEN, RunDirectory
 
 if TYPE_CHECKING:

@@ -122,13 +122,8 @@ def parse_settings(
     They are validated before JAX's backend starts, unless code of the user's starts it. `--help
     all` lists all settings, with the string literals under the fields as documentation. A flag
     whose `dest` has a dot is short for the setting of that name.
-
-    Args:
-        parser: of the command, with its own flags; `--config` (a file or a preset) is added.
-        argv: arguments without the program's name. `--section.key value` overrides the setting in
-            the file.
-        defaults: maps the flags and the overrides to the settings without `--config`, `--resume`.
-        evolve: the part to evolve if the settings name none.
+    `defaults` maps the flags and the overrides (`--section.key value`) to the settings without
+    `--config` and `--resume`; `evolve` is the part to evolve if the settings name none.
     """
     parser.add_argument(
         *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",

@@ -11,7 +11,7 @@ from metaevo import statistics
 from metaevo.comparison import selection, sources
 from metaevo.comparison.recorded import AXES, Curve, direction
 from metaevo.comparison.selection import Score, group
-from metaevo.config import ConfigError, PlainDict, listed, show
+from metaevo.config import ConfigError, PlainDict, show
 from metaevo.reports.page import counted
 from metaevo.statistics import Comparison, Estimate, FloatArray, Interval
 
@@ -136,7 +136,9 @@ def compare_runs(
     if score not in (known := get_args(Score)):
         raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
     notes: list[str] = []
-    given = sources.read_all([str(run) for run in listed(runs)], notes)
+    given = sources.read_all(
+        [str(run) for run in ([runs] if isinstance(runs, str | Path) else runs)], notes
+    )
     metric, recorded = selection.select(given, metric, score, notes)
     better = direction(metric)
     if better is None:
@@ -150,7 +152,7 @@ def compare_runs(
         for curve in recorded
         if better or np.isfinite(curve.score)
     ]
-    groups = group(found, None if group_by is None else listed(group_by), notes)
+    groups = group(found, [group_by] if isinstance(group_by, str) else group_by, notes)
     baseline = next(iter(groups))
     if len(ends) > 1:
         notes.append(

@@ -102,4 +102,4 @@ def save(result: RunComparison, folder: Path) -> Path:
             sections.append(report.Text("Notes", result.notes))
         return report.write_report(path, "Comparison of runs", subtitle, sections)
     except OSError as error:
-        raise files.unwritable(path, error) from None
+        raise files.unusable(path, error) from None

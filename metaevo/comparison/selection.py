@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from metaevo.comparison.recorded import AXES, EVALUATION, MEAN, Curve, RecordedRun
-from metaevo.config import ConfigError, of_value, short_names
+from metaevo.config import ConfigError, of_value
+from metaevo.config.documentation import short_names
 from metaevo.statistics import FloatArray
 
 Score = Literal["final", "area"]

@@ -11,15 +11,12 @@ from metaevo.config.plain import DeviceError as DeviceError
 from metaevo.config.plain import DiskError as DiskError
 from metaevo.config.plain import PlainDict as PlainDict
 from metaevo.config.plain import PlainMapping as PlainMapping
-from metaevo.config.plain import changed_keys as changed_keys
 from metaevo.config.plain import exit_on_config_error as exit_on_config_error
 from metaevo.config.plain import failure as failure
 from metaevo.config.plain import flatten as flatten
 from metaevo.config.plain import is_name as is_name
-from metaevo.config.plain import listed as listed
 from metaevo.config.plain import merge as merge
 from metaevo.config.plain import of_value as of_value
 from metaevo.config.plain import short_name as short_name
-from metaevo.config.plain import short_names as short_names
 from metaevo.config.plain import show as show
 from metaevo.config.plain import to_dict as to_dict

@@ -8,7 +8,8 @@ import inspect
 import itertools
 import textwrap
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from metaevo.config.checks import Setting, default_of
@@ -65,6 +66,13 @@ def add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> N
         groups[key.rpartition(".")[0]].add_argument(
             f"--{key}", metavar=describe(kind), help=f"{text} ({note})".strip().replace("%", "%%")
         )
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return the last parts of dotted keys by key; the whole key if two have the same last part."""
+    last = {key: key.rpartition(".")[2] for key in keys}
+    shared = Counter(last.values())
+    return {key: key if shared[name] > 1 else name for key, name in last.items()}
 
 
 _WORDS: dict[Any, str] = {

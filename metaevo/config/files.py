@@ -33,20 +33,14 @@ def make_folder(path: str | Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise unusable(folder, error) from error
     return folder
 
 
-def unreadable(path: Path | str, error: Exception) -> ConfigError:
-    """Return the error to raise for a file that cannot be read."""
+def unusable(path: Path | str, error: Exception, use: str = "written") -> ConfigError:
+    """Return the error to raise for a file that cannot be read or written."""
     kind = DiskError if is_of_disk(error) else ConfigError
-    return kind(f"{path}: cannot be read: {reason(error)}")
-
-
-def unwritable(path: Path | str, error: Exception) -> ConfigError:
-    """Return the error to raise for a file that cannot be written."""
-    kind = DiskError if is_of_disk(error) else ConfigError
-    return kind(f"{path} cannot be written: {reason(error)}")
+    return kind(f"{path} cannot be {use}: {reason(error)}")
 
 
 def is_of_disk(error: Exception) -> bool:
@@ -68,7 +62,7 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
+        raise unusable(path, error, "read") from None
 
 
 def read_json(path: Path, kind: Any = Any) -> Any:

@@ -7,9 +7,7 @@ import os
 import re
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 PlainDict = dict[str, Any]
@@ -109,13 +107,6 @@ def merge(base: PlainDict, override: PlainDict) -> PlainDict:
     return merged
 
 
-def changed_keys(old: PlainDict, new: PlainDict) -> dict[str, tuple[Any, Any]]:
-    """Return the dotted keys with different values, and both values; None if a key is missing."""
-    before, after = flatten(old), flatten(new)
-    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
-
-
 def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
     """Flatten nested dicts to one dict with dotted keys; an empty dict remains a value."""
     flat: PlainDict = {}
@@ -123,18 +114,6 @@ def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
         path = f"{prefix}{key}"
         flat |= flatten(value, path + ".") if isinstance(value, dict) and value else {path: value}
     return flat
-
-
-def listed(given: Any) -> list[Any]:
-    """Return an argument as a list; one name or path counts as a list of one."""
-    return [given] if isinstance(given, str | Path) else list(given)
-
-
-def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return the last parts of dotted keys by key; the whole key if two have the same last part."""
-    last = {key: key.rpartition(".")[2] for key in keys}
-    shared = Counter(last.values())
-    return {key: key if shared[name] > 1 else name for key, name in last.items()}
 
 
 # --- Code of the user's in settings ---------------------------------------------------------------

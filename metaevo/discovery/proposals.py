@@ -20,7 +20,6 @@ from typing_extensions import TypedDict
 
 from metaevo.config import (
     ConfigError,
-    changed_keys,
     files,
     find_preset,
     from_dict,
@@ -37,6 +36,7 @@ from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
+from metaevo.runs.resume import changed_keys
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import Interval
 from metaevo.studies.changed import judged_on
@@ -285,7 +285,7 @@ class Judge:
         try:
             files.append_line(self._path, files.plain(to_dict(program)))
         except OSError as error:
-            raise files.unwritable(self._path, error) from None
+            raise files.unusable(self._path, error) from None
         self._programs[program.id] = program
 
 

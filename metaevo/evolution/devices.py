@@ -76,9 +76,6 @@ def setup(num_devices: int | None = None) -> None:
     Values that the user has set in `XLA_FLAGS` or `JAX_NUM_CPU_DEVICES` are kept. For an
     accelerator, only the flags for GPUs and the cache of programs have an effect.
 
-    Args:
-        num_devices: CPU devices; by default the number of cores that this process may use.
-
     Raises:
         RuntimeError: if JAX has started already (importing gymnax is enough to start it).
     """
@@ -170,9 +167,7 @@ def usable_cores() -> int:
 def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.Device]:
     """Return the first `num_devices` devices (all by default), equally many from each process.
 
-    Args:
-        num_devices: how many, over all processes.
-        local: use only this process's devices, for computations that it runs alone.
+    `local` are only this process's devices, for computations that it runs alone.
     """
     if local or jax.process_count() == 1:
         return jax.local_devices()[:num_devices]

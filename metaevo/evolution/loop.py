@@ -155,12 +155,8 @@ class Evolution:
     def start(self, seed: int, strategy: Strategy | None = None) -> State:
         """Return a single copy of the state before generation 0.
 
-        Args:
-            seed: of all randomness.
-            strategy: by default that of the evolution; another one may differ in traced numbers.
-
-        Raises:
-            ValueError: if it differs in anything else.
+        Another strategy than that of the evolution may differ in traced numbers, or raises
+        `ValueError`.
         """
         strategy = self.strategy if strategy is None else strategy
         structures: list[Any] = [jax.tree.structure(each) for each in (strategy, self.strategy)]
@@ -172,9 +168,7 @@ class Evolution:
     def blocks(self, start: State, *, frames: int = 0) -> Iterator[Block]:
         """Yield the remaining generations in blocks, in all processes alike.
 
-        Args:
-            start: one copy of the state; that of the first process is used.
-            frames: environment steps before it.
+        `start` is one copy of the state, after so many `frames`; the first process's is used.
         """
         total, size = self.config.generations, self.config.block_size
         start = devices.share(jax.device_get(start))

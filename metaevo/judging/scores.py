@@ -1,14 +1,13 @@
 """The result of a judgement: the scores of every agent that it trained, intervals and verdicts."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from metaevo.config import ConfigError
 from metaevo.judging.verdicts import (
@@ -114,37 +113,6 @@ class Scores:
         if self.held_out.shape[-1] < 1 or (self.finalists[..., 0] != 0).any():
             raise ValueError("finalists must begin with setting 0 and have held-out scores")
 
-    @classmethod
-    def of(
-        cls,
-        held_out: Mapping[str, ArrayLike],
-        groups: Mapping[str, str] | None = None,
-        tasks: Sequence[str] = ("task",),
-        *,
-        scale: ArrayLike | None = None,
-    ) -> "Scores":
-        """Return the scores of contenders without tuning.
-
-        Args:
-            held_out: by contender [seeds], or [T, seeds] on several tasks.
-            groups: of evolved contenders, by their names.
-            tasks: names.
-            scale: [T, 2], see the class.
-        """
-        rows = [np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()]
-        scores = np.stack(rows).astype(np.float64)
-        front = scores.shape[:3]
-        return cls(
-            contenders=tuple(held_out),
-            groups=tuple((groups or {}).get(name, "") for name in held_out),
-            tasks=tuple(tasks),
-            screening=np.empty((*front, 0)),
-            finalists=np.zeros(front, int),
-            selection=np.empty((*front, 0)),
-            held_out=scores,
-            scale=None if scale is None else np.asarray(scale, np.float64),
-        )
-
     @property
     def tried(self) -> int:
         """Number of settings that each contender tried in addition to the untuned one."""
@@ -230,12 +198,9 @@ class Scores:
     def verdict(
         self, name: str | None = None, task: str | None = None, *, margin: float = 0.0
     ) -> Verdict:
-        """Judge a contender or a group against all hand-written contenders.
+        """Judge the first group, or a contender or group, against all hand-written contenders.
 
-        Args:
-            name: by default the first group, or the first contender if there are no groups.
-            task: by default all tasks together.
-            margin: a loss below this is "not worse".
+        A loss below `margin` is "not worse".
 
         - "better" must hold against every baseline (an intersection-union test, Berger 1982), and
           still hold if the number of settings doubled once more and every difference changed by as

@@ -135,13 +135,7 @@ def setting_of(scores: "Scores", name: str, task: str | None) -> str:
 
 
 def plot_scores(scores: "Scores", path: Path, task: str | None) -> Path:
-    """Draw the score of each contender with its interval, and expected scores for fewer settings.
-
-    Args:
-        scores: the judgement.
-        path: of the PNG.
-        task: one of the tasks; None for all of them.
-    """
+    """Draw the scores on a task, or on all, with intervals, and those for fewer settings."""
     names, label = scores.contenders, "score"
     if scores.scale is not None and task is None:
         label = "scaled score"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, failure
-from purerl.types import Context, Hyperparams, MetaParams, PyTree, Slot
+from metaevo.config import failure
+from purerl.types import Context, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
     from metaevo.evolution.postfix import Programs
@@ -203,24 +203,3 @@ def check(where: str, part: Part) -> MetaParams:
         return jax.eval_shape(part.init, jax.random.key(0))
     except Exception as error:
         raise failure(f"{where}: init(key) fails", error) from error
-
-
-def check_scalars(
-    where: str, part: Part, slot: Slot, meta_params: MetaParams, hyperparams: Hyperparams
-) -> None:
-    """Trace a part whose slot is a function of scalars, without compilation.
-
-    Raises:
-        ConfigError: naming `where`, if it raises or its result is no scalar.
-    """
-
-    def call(meta_params: MetaParams) -> Any:
-        scalars = [jnp.float32(1.0)] * len(slot.inputs)
-        return part.apply(meta_params, Context(hyperparams), *scalars)
-
-    try:
-        result = jax.eval_shape(call, meta_params)
-    except Exception as error:
-        raise failure(f"{where}: {signature(slot)} fails", error) from error
-    if getattr(result, "shape", None) != ():
-        raise ConfigError(f"{where}: {signature(slot)} must return a scalar, not {result}")

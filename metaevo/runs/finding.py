@@ -35,10 +35,16 @@ def evolutions_in(path: Path) -> list[Path]:
     return [each for each in folders if os.path.lexists(each / "config.yaml")]
 
 
+def has_evolved(run: RunDirectory, generations: int) -> bool:
+    """Return whether so many generations, or more, are recorded without a gap."""
+    found = [record["generation"] for record in run.read_metrics("generation")]
+    return found == list(range(len(found))) and len(found) >= generations
+
+
 def is_finished(run: RunDirectory) -> bool:
     """Return whether a run has ended; one of several evolutions has no report of its own."""
     if run.report_path.is_file():
         return True
     if run.path not in evolutions_in(run.path.parent):
         return False
-    return run.has_evolved(run.read_config()["config"]["evolution"]["generations"])
+    return has_evolved(run, run.read_config()["config"]["evolution"]["generations"])

@@ -242,7 +242,7 @@ def open_run(
         settings: of the run.
         run_dir: of the run to `resume`, or new; by default named after the time under `runs/`.
         resume: continue the run in this directory.
-        alone: whether this process may exit by itself; `commands.run_options` ends several.
+        alone: whether this process may exit by itself; `commands.processes` ends several.
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.

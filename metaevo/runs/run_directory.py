@@ -93,7 +93,7 @@ class RunDirectory:
                 path = _make_unique(where)
             path.mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:
-            raise files.unwritable(f"run directory {where}", error) from None
+            raise files.unusable(f"run directory {where}", error) from None
         run = cls(path)
         if os.path.lexists(run.config_path):
             raise ConfigError(
@@ -142,7 +142,7 @@ class RunDirectory:
             message = f"run directory {self.path} is in use by another run (process {holder})"
             raise ConfigError(message) from None
         except OSError as error:
-            raise files.unwritable(path, error) from None
+            raise files.unusable(path, error) from None
         try:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
@@ -220,7 +220,7 @@ class RunDirectory:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise files.unreadable(self.metrics_path, error) from None
+            raise files.unusable(self.metrics_path, error, "read") from None
 
     def read_metrics(self, kind: str) -> list[PlainDict]:
         """Return the records of a kind in metrics.jsonl."""
@@ -233,11 +233,6 @@ class RunDirectory:
             if record["kind"] in found:
                 found[record["kind"]].append(record)
         return found
-
-    def has_evolved(self, generations: int) -> bool:
-        """Return whether so many generations, or more, are recorded without a gap."""
-        found = [record["generation"] for record in self.read_metrics("generation")]
-        return found == list(range(len(found))) and len(found) >= generations
 
 
 def _make_unique(parent: Path) -> Path:

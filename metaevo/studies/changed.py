@@ -10,14 +10,13 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from metaevo.studies.problems import ProblemSettings
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
-from metaevo.tasks.task import TRAINING
 
 
 def free(settings: EvolutionSettings) -> tuple[str, ...]:
     """Return beginnings of the settings that a judgement of a finished run may change."""
     if isinstance(settings, ProblemSettings):
         return settings.problem_fields()
-    return *TRAINING, "fitness."
+    return "task.", "train.", "hyperparams.", "fitness."
 
 
 def judged_on(settings: EvolutionSettings) -> PlainDict:

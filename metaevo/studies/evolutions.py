@@ -17,6 +17,7 @@ from metaevo.parts.part import LEARNED
 from metaevo.reports import page
 from metaevo.reports.page import estimate, number
 from metaevo.runs import checkpoint
+from metaevo.runs.finding import has_evolved
 from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Run, how_to_continue
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
@@ -151,7 +152,7 @@ def evolve_all(
 
 def _is_saved(directory: RunDirectory, generations: int) -> bool:
     """Return whether an evolution is done, and its result saved."""
-    if not (directory.has_evolved(generations) and directory.meta_params.exists()):
+    if not (has_evolved(directory, generations) and directory.meta_params.exists()):
         return False
     done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
     return bool(done == len(directory.read_metrics("generation")))

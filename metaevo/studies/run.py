@@ -45,12 +45,6 @@ def run_evolutions(
 ) -> int:
     """Run `run.evolution_seeds` evolutions; judge and report them together.
 
-    Args:
-        study: the study to evolve.
-        settings: settings of the evolution.
-        run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
-        resume: continue the run in `run_dir` from its last checkpoint.
-
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
@@ -149,10 +143,12 @@ def _resolve(
         measured = study.measure()
         study.keep(run.directory, measured)
         return measured
+    from metaevo.runs.finding import has_evolved
+
     resolved, config = dict(run.resolved), run.settings.evolution
     same_end = run.before.evaluation == run.settings.evaluation
     is_reported = same_end and run.directory.report_path.exists()
-    if is_reported and all(each.has_evolved(config.generations) for each in evolved):
+    if is_reported and all(has_evolved(each, config.generations) for each in evolved):
         return None
     before = run.before.evolution.chunk_size
     if config.chunk_size not in (None, before):

@@ -110,14 +110,7 @@ class EvolutionSettings(HasRun):
     run: RunConfig
 
     def build(self, run_path: Path | None = None) -> MetaProblem:
-        """Return the problem, without measured scales.
-
-        Args:
-            run_path: an existing run, whose copies of evolved parts are used.
-
-        Raises:
-            ConfigError: if it cannot be built.
-        """
+        """Return the problem, with the copies of parts in an existing run, without scales."""
         raise NotImplementedError
 
 
@@ -220,10 +213,7 @@ def _check_unseen(
 ) -> None:
     """Raise `ConfigError`, naming the task, if one was used in the evolution.
 
-    Args:
-        tasks: the unseen tasks.
-        seen: all tasks that a rule has seen, by the setting that names it; "" for this evolution.
-        learner: name of the learner.
+    `seen` are all tasks that a rule has seen, by the setting that names it; "" is this evolution.
     """
     for name, task in tasks.items():
         env = task.env or name
@@ -271,12 +261,9 @@ def settings_class(raw: PlainDict) -> type[Any]:
 
     Some sections depend on names in others. The file of a user's problem or part is executed.
 
-    Args:
-        raw: the settings, of which `problem`, `evolve`, `learner` and `component` are read.
-
     Raises:
-        ConfigError: for an unknown problem, part or learner, a problem with a field of another
-            setting's name, or a learner without the part's slot.
+        ConfigError: for an unknown problem, part or learner, or a problem with a field of another
+            setting's name.
     """
     if "problem" in raw:
         made: type[Any] = pkgutil.resolve_name(PROBLEM_CLASS)(raw["problem"])
@@ -287,7 +274,7 @@ def settings_class(raw: PlainDict) -> type[Any]:
     if evolve is None:
         names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
+    evolved = learners.classes_to_evolve(evolve, raw.get("component"))
     if isinstance(evolve, str):
         ((_, part),) = evolved.values()
         settings.append(section("component", part))

@@ -280,17 +280,10 @@ class Study:
         check_stop: Callable[[], None],
         only_unseen: bool = False,
     ) -> Iterator[tuple[str, Scores]]:
-        """Judge the results and the contenders on keys that evolution has not seen.
+        """Carry out the `judgements`, or only those on unseen tasks; yield names and scores.
 
-        Args:
-            learned: the meta-parameters found by each evolution, by name of the contender;
-                figures are shown for the first.
-            path: the run's directory; an interrupted judgement goes on from its files there.
-            check_stop: raises if the run should stop; called often.
-            only_unseen: whether to judge on unseen tasks only.
-
-        Yields:
-            the name of each judgement, `SCORES` or `UNSEEN`, and its scores.
+        An interrupted judgement goes on from its file in the run's directory `path`. `check_stop`
+        is called often, and raises if the run should stop.
         """
         for name, judgement in self.judgements(learned).items():
             if name == UNSEEN or not only_unseen:

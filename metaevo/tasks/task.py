@@ -19,7 +19,7 @@ from metaevo.config.plain import PlainDict, is_name
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
 from metaevo.parts import learners
-from metaevo.parts.part import HandWritten, Part, check, check_scalars, signature
+from metaevo.parts.part import HandWritten, Part, check, signature
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
 from purerl.parts.evaluation import GreedyEvaluations
@@ -41,8 +41,6 @@ def _complaint(env: Any) -> str:
 
 
 ENVIRONMENT = Kind("task.env", "gymnax environment", _complaint)
-TRAINING = ("task.", "train.", "hyperparams.")
-"""Beginnings of the settings of trained agents."""
 
 
 @dataclass(frozen=True)
@@ -243,40 +241,37 @@ class Setup:
         return Bound(self.name, learner, self.env_params, self.hyperparams)
 
     def check(self, where: str, part: Part, meta_params: MetaParams = None) -> Any:
-        """Trace a part as the learner calls it, without compiling, unless it is the learner's own.
-
-        A function of scalars is traced alone, any other one in an update of the learner, which has
-        the context that the learner provides.
-
-        Args:
-            where: the setting that names the part.
-            part: in a slot of the learner.
-            meta_params: of the part; by default the shapes that its `init` returns.
+        """Trace a part in an update of the learner, without compiling, unless it is its own.
 
         Returns:
-            the meta-parameters or their shapes.
+            the meta-parameters, by default the shapes that the part's `init` returns.
 
         Raises:
-            ConfigError: naming the setting, if it fails or its result has another shape.
+            ConfigError: naming `where`, the setting, if it fails or its result has another shape.
         """
         slot = learners.slot_of(self.learner, part.slot)
         if isinstance(part, HandWritten) and part.function in slot.functions.values():
             return meta_params
         if meta_params is None:
             meta_params = check(where, part)
-        if slot.inputs:
-            check_scalars(where, part, slot, meta_params, self.hyperparams)
-            return meta_params
-
         train = learners.with_network(self.train)
 
+        def apply(*arguments: Any) -> Any:
+            result = part.apply(*arguments)
+            if slot.inputs and getattr(result, "shape", None) != ():
+                call = signature(slot)
+                raise ConfigError(f"{where}: {call} must return a scalar, not {result}")
+            return result
+
         def update(key: jax.Array, meta_params: MetaParams) -> Any:
-            learner = self._make(train, {slot.name: part.apply})
+            learner = self._make(train, {slot.name: apply})
             state = learner.init(key, self.hyperparams, meta_params, self.env_params)
             return learner.update(state, self.hyperparams, meta_params, self.env_params)
 
         try:
             jax.eval_shape(update, jax.random.key(0), meta_params)
+        except ConfigError:
+            raise
         except Exception as error:
             self.bind({})  # raises if the environment is at fault
             what = f"{where}: {signature(slot)} fails in an update of {self.learner}"

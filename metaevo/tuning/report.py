@@ -9,7 +9,8 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from metaevo.config import PlainDict, files, short_names
+from metaevo.config import PlainDict, files
+from metaevo.config.documentation import short_names
 from metaevo.reports import page, plots
 from metaevo.reports.page import cell, estimate
 from metaevo.runs.quick import NOTE

@@ -1,36 +1,13 @@
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
-import yaml
 
 from examples import scheduled_adam
-from metaevo.config import from_dict
-from metaevo.studies.settings import settings_class
 from purerl import ppo
 from purerl.types import Context
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-def test_the_loss_begins_as_squared_error(monkeypatch):
-    monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
-    raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
-    problem = from_dict(settings_class(raw), raw).build()
-    part = problem.parts.by_slot["value_loss"]
-    start = part.init(jax.random.key(0))
-
-    def loss(changes: dict[str, float]) -> Any:
-        return part.apply({**start, **changes}, None, 3.0, 1.0, 0.0)
-
-    assert loss({}) == pytest.approx(0.5 * 2.0**2)
-    assert loss({"slope": 1.0}) == pytest.approx(0.5 * 2.0**2 + 0.1 * 2.0)
-    assert loss({"over": np.log(3.0)}) == pytest.approx(3 * 0.5 * 2.0**2)
-    assert loss({"under": 1.0}) == loss({})
 
 
 def test_the_optimizer_begins_as_adam():

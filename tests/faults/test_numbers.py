@@ -12,6 +12,7 @@ from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
 from tests.faults.works import records
+from tests.metaevo.evolving import EVOLUTION, GRID
 from tests.metaevo.toy import Point
 
 HUGE = np.linspace(-3e38, 3e38, 16, dtype=np.float32)
@@ -67,22 +68,6 @@ def test_an_environment_that_raises_when_it_is_traced_is_named(where, error, mon
         assert f"{broken} cannot be reset and stepped: {error.__name__}" in complaint
 
 
-GRID = {
-    "learner": "q_learning",
-    "task": {"env": "GridWorld", "env_params": {"size": 4}},
-    "train": {"total_timesteps": 100, "num_steps": 20},
-}
-EVOLUTION = {
-    **GRID,
-    "evolve": "value_loss",
-    "component": {"form": "additive", "hidden_sizes": [4], "start": "squared"},
-    "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
-    "strategy": {"population_size": 4},
-    "evolution": {"generations": 8, "seeds_per_candidate": 1, "validation_seeds": 0},
-    "evaluation": {"seeds": 0},
-}
-
-
 @pytest.fixture
 def call(tmp_path, capfd):
     def run(command, config, name="run", *, code=0):
@@ -131,6 +116,7 @@ def test_a_run_resumes_after_an_environment_raises(call, tmp_path, monkeypatch):
 
     monkeypatch.setitem(registry.OWN, "Raising", Raising)
     config = {**EVOLUTION, "task": {"env": "Raising", "env_params": {"size": 4}}}
+    config["evolution"] = {"generations": 8, "seeds_per_candidate": 1, "validation_seeds": 0}
     call("evolve", config, "whole")
     limit[0] = len(steps) * 3 // 2
     error = call("evolve", config, "broken", code=1)

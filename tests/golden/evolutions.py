@@ -5,35 +5,7 @@
 A case is plain data, and `evolving.py` is the only module that knows how metaevo runs it. Floats in
 the file have the fewest digits that identify a float32, so on the recorded platform they are
 compared bit for bit, and a larger array by its digest. Elsewhere what chaos leaves comparable is
-compared to a tolerance.
-
-All keys derive from the case's `seed`. Let `key(P) = fold_in(jax.random.key(seed), P)`.
-
-- **Start of an evolution**: `elite, start = split(key(0))`. The part draws a first elite with
-  `init(elite)`. An evosax strategy splits again, `solution, own = split(start)`: one with a mean
-  begins at `init(solution)`, one without it with a population of `init` over
-  `split(solution, population_size)`; `own` initialises the algorithm. Genetic programming fills its
-  pool with `init` over `split(start, max(2048, population_size))`.
-- **Generation g** (from 0): `ask, evaluate, tell = split(fold_in(key(1), g), 3)`. `ask` and `tell`
-  go to the strategy.
-- **Agents of candidates** share keys: seed s of every candidate on task number t of the generation
-  has `fold_in(evaluate, t * population_size * seeds_per_candidate + s)`.
-- **Validation** of the strategy's best point before the generation, in generations divisible by
-  `validation_every` and the last one (of a strategy without a mean, not in generation 0): seed s on
-  task t has `fold_in(key(2), t * validation_seeds + s)`, always the same.
-- **Tasks** are drawn, if there are several, with `d = fold_in(evaluate, 2**31 - 1)`, and for
-  validation with `d = fold_in(key(2), 2**31 - 1)`. Task number t is
-  `permutation(d, number of tasks)[t]`. Its sampled settings have the keys
-  `split(fold_in(d, t), number of its sampled settings)`, in the order of the case. All agents of
-  the task share them.
-- **Training**: with a single task, the learner gets `fold_in(agent's key, 0)`; with several, the
-  agent's key itself.
-- **Comparison**: agent i of every contender gets `fold_in(fold_in(key(5), i), 0)`. The learned part
-  has the meta-parameters `init(jax.random.key(seed))`.
-- **Sweep**: agent i of every point gets `fold_in(key(4), i)`.
-- **Scale of a task**: agent i of 16, both of random play and of the reference, gets
-  `fold_in(key(3), i)`.
-- **Training run**: agent i gets `fold_in(key(7), i)`.
+compared to a tolerance. README.md has the keys.
 """
 
 import functools

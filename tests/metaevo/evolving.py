@@ -3,12 +3,26 @@
 import signal
 
 from metaevo.commands.evolve import main
-from metaevo.config import from_dict
+from metaevo.config import dump_yaml, from_dict
 from metaevo.evolution import devices
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.training.settings import make_task, training_class
+
+GRID = {
+    "learner": "q_learning",
+    "task": {"env": "GridWorld", "env_params": {"size": 3, "slip_probability": 0.1}},
+    "train": {"total_timesteps": 200, "num_steps": 20},
+    "fitness": {"mean_return": 0.0, "reward_per_step": 10.0},
+}
+EVOLUTION = GRID | {
+    "evolve": "value_loss",
+    "component": {"form": "additive", "hidden_sizes": [2], "start": "squared"},
+    "strategy": {"population_size": 4, "sigma": 0.1},
+    "evolution": {"generations": 1, "validation_seeds": 2, "num_devices": 1},
+    "evaluation": {"seeds": 0},
+}
 
 
 def settings_of(raw):
@@ -32,9 +46,9 @@ def study_of(raw, run_path=None):
     return Study(settings.build(run_path), settings)
 
 
-def evolve(folder, text, *argv):
-    """Evolve with settings in YAML by the command; return the run directory."""
-    (folder / "tiny.yaml").write_text(text)
+def evolve(folder, raw, *argv):
+    """Evolve with these settings by the command; return the run directory."""
+    (folder / "tiny.yaml").write_text(dump_yaml(raw))
     run = folder / "run"
     argv = ["--config", str(folder / "tiny.yaml"), "--run-dir", str(run), *argv]
     assert main(argv) == 0

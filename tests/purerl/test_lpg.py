@@ -9,7 +9,6 @@ from scipy.special import log_softmax, softmax
 from purerl import envs, lpg
 from purerl.lpg import Targets
 from purerl.parts import optimizers
-from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import Context
 from tests.purerl.parts.test_returns import brute_force_of_all
 from tests.purerl.reference import drawn, trajectory
@@ -160,13 +159,3 @@ def test_lifetimes():
     ]
     assert changes == [True, True, False, False]
     assert told == [(0.0, 2), (0.5, 2), (1.0, 2), (1.0, 2)]
-
-
-def test_agents_with_tasks_and_lengths_of_their_own():
-    env, env_params = envs.make("GridWorlds", size=3)
-    learner = OwnTask(lpg.LPG(CONFIG, env), sampler(env))
-    train = jax.vmap(
-        lambda key, n: learner.train(key, HYPERPARAMS, None, env_params, num_updates=n)
-    )
-    result = jax.jit(train)(jax.random.split(KEY, 2), jnp.array([1, 3]))
-    np.testing.assert_array_equal(np.sum(result.episodes.steps > 0, axis=1), [1, 3])

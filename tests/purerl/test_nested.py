@@ -11,7 +11,7 @@ from gymnax.environments.environment import EnvParams
 
 from metaevo.config import ConfigError, references
 from metaevo.tasks.task import TaskConfig, make_environment
-from purerl import envs, ppo
+from purerl import envs
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
 
@@ -185,9 +185,4 @@ class OwnLimit(NoTime):
 
 
 def test_an_environment_with_a_limit_of_its_own_needs_no_clock():
-    _, env, _ = make_environment(TaskConfig(env=references.name_of(OwnLimit)), "ppo")
-    config = ppo.Config(total_timesteps=16, num_envs=2, num_steps=8, num_minibatches=1)
-    result = jax.eval_shape(
-        ppo.make_train(config, env), KEY, ppo.Hyperparams(), None, env.default_params
-    )
-    assert result.metrics["policy_loss"].shape == (1,)
+    make_environment(TaskConfig(env=references.name_of(OwnLimit)), "ppo")

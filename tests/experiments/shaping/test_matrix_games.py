@@ -11,7 +11,7 @@ from experiments.shaping.players import FIXED, logits
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from metaevo.config import load_yaml
-from tests.experiments.shaping.chains import climb, total
+from tests.experiments.shaping.test_games import climb, total
 
 NAME = "experiments.shaping.matrix_games:MatrixGame"
 FOUND = Path("experiments/shaping/found")

@@ -4,7 +4,7 @@ import pytest
 
 from metaevo.commands import run_options
 from metaevo.config import ConfigError, find_preset, load_yaml
-from tests.metaevo.example_config import Config
+from tests.metaevo.config.test_config import Config
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from metaevo.config.files import write_json_atomic
-from metaevo.judging.scores import Scores
+from metaevo.judging.generality.measured import untuned
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -16,7 +16,7 @@ def write_records(path, config, kind, records, scores=None, *, finished=True):
     if scores is not None and kind == "generation":
         table = {name: np.array(each, float).T for name, each in scores.items()}
         tasks = [f"t{place}" for place in range(max(each.ndim for each in table.values()))]
-        Scores.of(table, {"learned": "learned"}, tasks).save(run.scores_path)
+        untuned(table, {"learned": "learned"}, tasks).save(run.scores_path)
     elif scores is not None:
         variants = [{"name": name, "scores": each} for name, each in scores.items()]
         write_json_atomic(run.evaluation_path, {"variants": variants})
@@ -33,18 +33,17 @@ def write_run(
     seeds=6,
     seed=0,
     points=10,
-    of=10,
     env="CartPole-v1",
     finished=True,
     spread=5.0,
     extra=None,
 ):
-    """A training of `seeds` agents that rises to `level`: `points` of its `of` records."""
+    """A training of `seeds` agents that rises to `level`: `points` of its 10 records."""
     config = {
         "learner": "ppo",
         "seeds": seeds,
         "task": {"env": env, "env_params": {}},
-        "train": {"total_timesteps": of * 100},
+        "train": {"total_timesteps": 1000},
         "hyperparams": {"learning_rate": rate, **(extra or {})},
         "run": {"seed": seed, "wandb": "disabled"},
     }
@@ -52,7 +51,7 @@ def write_run(
     offsets = np.linspace(-spread, spread, seeds) + rng.normal(0, 0.01, seeds)
     records = []
     for index in range(points):
-        share = min(1.0, (index + 1) / of * 2)
+        share = min(1.0, (index + 1) / 5)
         returns = level * share + offsets
         records.append(
             {

@@ -37,7 +37,7 @@ def test_a_training_has_a_curve_and_a_held_out_score_for_every_agent(make_run):
 
 
 def test_an_unfinished_run(make_run):
-    path, notes = make_run("a", points=4, of=10, finished=False), []
+    path, notes = make_run("a", points=4, finished=False), []
     with path.joinpath("metrics.jsonl").open("a") as file:
         file.write('{"kind": "upd')  # a line that is being written
     (run,) = read(path, notes=notes)

@@ -6,7 +6,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.distill import main
-from metaevo.config import ConfigError, dump_yaml, parse_yaml, to_dict
+from metaevo.config import ConfigError, dump_yaml, to_dict
 from metaevo.discovery import distill
 from metaevo.parts import LearnedOptimizer, records
 from metaevo.parts.learners import part_class
@@ -15,20 +15,13 @@ from metaevo.parts.resolve import fill
 from metaevo.parts.saved import load
 from metaevo.runs.run_directory import RunDirectory
 from purerl.parts.losses import VALUE_LOSS
-from tests.metaevo.evolving import settings_of
+from tests.metaevo.evolving import EVOLUTION, settings_of
 
-TINY = """
-evolve: value_loss
-learner: q_learning
-task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
-train: {total_timesteps: 60, num_steps: 20}
-component: {form: additive, hidden_sizes: [3], start: random}
-fitness: {mean_return: 0, reward_per_step: 10}
-strategy: {population_size: 8, sigma: 0.1}
-evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
-evaluation: {seeds: 0, settings: 4, screening_seeds: 2, finalists: 2, selection_seeds: 2,
-             space: {learning_rate: [0.2, 0.5]}}
-"""
+TINY = EVOLUTION | {
+    "component": {"form": "additive", "hidden_sizes": [3], "start": "random"},
+    "evaluation": {"seeds": 0, "settings": 4, "screening_seeds": 2, "finalists": 2,
+                   "selection_seeds": 2, "space": {"learning_rate": [0.2, 0.5]}},
+}  # fmt: skip
 
 
 def test_other_directories_are_refused(tmp_path, refused):
@@ -54,7 +47,7 @@ def test_parts_that_can_be_distilled(tmp_path):
 
 @pytest.fixture(scope="module")
 def evolved(tmp_path_factory):
-    settings = settings_of(parse_yaml(TINY, "TINY"))
+    settings = settings_of(TINY)
     parts = settings.build().parts
     run = RunDirectory.create(tmp_path_factory.mktemp("distill") / "run", "test")
     run.write_config(to_dict(settings), {})
@@ -98,9 +91,8 @@ def test_a_loss_becomes_formulas(evolved, capsys):
 
 def test_rules_of_several_tasks_are_refused(tmp_path):
     pytest.importorskip("pyoperon")
-    raw = parse_yaml(TINY, "TINY")
-    del raw["task"]
     tasks = {"near": {"env": "GridWorld", "env_params": {"size": 2}}, "far": {"env": "GridWorld"}}
+    raw = {key: value for key, value in TINY.items() if key != "task"}
     settings = settings_of({**raw, "tasks": tasks})
     with pytest.raises(ConfigError, match="several tasks"):
         distill.distill(

@@ -120,12 +120,7 @@ def test_empty_arrays_are_dealt_and_collected():
 IN_64_BITS = """
 import jax, jax.numpy as jnp
 import metaevo
-
-class Quadratic(metaevo.MetaProblem):
-    def init(self, key):
-        return jax.random.normal(key, (3,))
-    def evaluate(self, key, meta_params, task):
-        return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+from tests.metaevo.toy import Quadratic
 
 assert jax.config.jax_enable_x64
 from purerl.parts.networks import orthogonal
@@ -139,7 +134,7 @@ for algorithm in ("Open_ES", "CMA_ES", "SimpleGA", "low_rank_es"):
     except metaevo.ConfigError as error:  # a message of one line
         assert "JAX_ENABLE_X64" in str(error), error
     else:
-        assert found.meta_params.shape == (3,)
+        assert found.meta_params["weights"].shape == (3,)
 """
 
 

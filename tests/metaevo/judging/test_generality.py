@@ -205,9 +205,15 @@ def test_code_in_files_is_known_by_its_text(file, name, slot, tmp_path):
 
 def test_a_part_in_a_file_fills_its_slot(tmp_path):
     bound = population_of(TINY, "cartpole", rule_of("examples/tilted.py")).task
-    meta_params = {"value_loss": {"under": 0.5, "over": 0.0, "slope": 1.0}}
-    loss = bound.learner.value_loss(meta_params, Context(None), 0.0, 2.0, 0.0)
-    assert loss == pytest.approx(2 * np.exp(0.5) - 0.2)
+    start = {"under": 0.0, "over": 0.0, "slope": 0.0}
+
+    def loss(prediction, **changes):
+        meta_params = {"value_loss": start | changes}
+        return bound.learner.value_loss(meta_params, Context(None), prediction, 2.0, 0.0)
+
+    assert loss(0.0, under=0.5, slope=1.0) == pytest.approx(2 * np.exp(0.5) - 0.2)
+    assert loss(4.0, over=np.log(3.0)) == pytest.approx(6.0)
+    assert loss(0.0) == loss(0.0, over=1.0) == loss(4.0, under=1.0) == 2.0
     other = tmp_path / "other.py"
     text = Path("examples/tilted.py").read_text(encoding="utf-8")
     other.write_text(text.replace('"value_loss"', '"channel"'), encoding="utf-8")

@@ -6,6 +6,7 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.judging.generality.measured import untuned
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
@@ -139,7 +140,7 @@ def test_a_judgement_goes_on_with_the_same_settings_only(changes, tmp_path):
 
 @pytest.mark.parametrize("damage", [b"", b"no archive", None])
 def test_a_damaged_file_is_refused_in_one_line(damage, tmp_path):
-    path = metaevo.Scores.of({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(tmp_path / "scores.npz")
+    path = untuned({"a": [1.0, 2.0], "b": [3.0, 4.0]}).save(tmp_path / "scores.npz")
     path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
     with pytest.raises(ConfigError, match=r"scores\.npz is not usable"):
         metaevo.Scores.load(path)

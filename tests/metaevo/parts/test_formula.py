@@ -76,16 +76,6 @@ def test_settings_that_are_refused(config, key):
     assert "\n" not in str(caught.value)
 
 
-def test_its_slot_is_a_setting():
-    component = {
-        "slot": "policy_loss", "expression": "c0 * ratio * advantage", "constants": {"c0": 0.1},
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
-        study_of({"evolve": "formula", "learner": "q_learning", "component": component})
-    study = study_of({"evolve": ["value_loss", "formula"], "component": {"formula": component}})
-    assert list(study.problem.parts.by_slot) == ["value_loss", "policy_loss"]
-
-
 LOSSES = {"value_loss": losses.VALUE_LOSS, "policy_loss": losses.POLICY_LOSS}
 AS_FORMULAS = [
     *((slot, name) for slot in LOSSES for name in HAND_WRITTEN[slot]),

@@ -50,13 +50,9 @@ def test_a_schedule_has_a_fingerprint_of_each_program():
 
 
 @pytest.mark.parametrize("slot", LANGUAGES)
-def test_programs_may_have_every_input_of_a_slot(slot):
+def test_every_input_varies_over_the_batch_is_finite_and_may_be_in_a_program(slot):
     drawn = jax.eval_shape(program.Program(slot, length=8).init, jax.random.key(0))
     assert drawn["codes"].shape == (1, 8)
-
-
-@pytest.mark.parametrize("slot", LANGUAGES)
-def test_every_input_varies_over_the_batch_and_is_finite(slot):
     at = LANGUAGES[slot].batch()
     for name, values in at.items():
         assert values.shape == (languages.POINTS,), name

@@ -11,7 +11,6 @@ from metaevo.evolution.evosax import StrategyConfig
 from metaevo.parts import formula, interpreter, program
 from metaevo.parts.expressions import compiled, parse
 from metaevo.parts.expressions import program_text as text
-from metaevo.parts.formula import HAND_WRITTEN
 from metaevo.studies.study import Study
 from purerl import ppo
 from purerl.types import Context
@@ -144,19 +143,6 @@ def test_invalid_codes_evaluate_to_nan(codes, value_and_slope):
 def meta_params_of(*programs):
     codes, constants = zip(*programs, strict=True)
     return {"codes": jnp.stack(codes), "constants": jnp.stack(constants)}
-
-
-def test_a_policy_loss_and_its_derivative():
-    own, expected = program.Program("policy_loss", length=64, depth=10), HAND_WRITTEN["policy_loss"]
-    log_ratio, advantage = np.random.default_rng(0).normal(size=(2, 50)).astype(np.float32)
-
-    def both(part, meta_params):
-        at = jax.vmap(jax.value_and_grad(part.apply, 2), (None, None, 0, 0))
-        return jax.jit(at)(meta_params, CONTEXT, log_ratio, advantage)
-
-    found = both(own, meta_params_of(own.compiled("dpo")))
-    for one, other in zip(found, both(expected["dpo"], expected["dpo"].init(None)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_a_schedule():

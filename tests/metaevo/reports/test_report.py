@@ -3,7 +3,7 @@ import pytest
 from markupsafe import escape
 from PIL import Image
 
-from metaevo.judging.scores import Scores
+from metaevo.judging.generality.measured import untuned
 from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
@@ -27,7 +27,7 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
     html = path.read_text(encoding="utf-8")
     assert "<script>" not in html
     assert html.count(str(escape(HOSTILE))) >= 12
-    scores = Scores.of({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
+    scores = untuned({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
     front = [{"length": 3, "score": 1.25, "generations": 1, "program": FORMULA}]
     for path in (scores.plot(tmp_path / "s.png"), results.plot_front(front, tmp_path / "f.png")):
         assert path.read_bytes().startswith(PNG)

@@ -8,40 +8,30 @@ import record
 
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main as evolve
-from metaevo.config import ConfigError, load_yaml, parse_yaml
+from metaevo.config import ConfigError, load_yaml
 from metaevo.evolution.problem import Purpose
 from metaevo.judging import tables
+from metaevo.judging.generality.measured import untuned
 from metaevo.judging.scores import Scores
 from metaevo.studies.settings import EvaluationConfig, resized
 from tests.metaevo import evolving
 
-TINY = """
-evolve: value_loss
-learner: q_learning
-task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
-train: {total_timesteps: 200, num_steps: 20}
-component: {form: additive, hidden_sizes: [2], start: squared}
-fitness: {mean_return: 0, reward_per_step: 10}
-strategy: {population_size: 4, sigma: 0.1}
-evolution: {generations: 1, validation_seeds: 2, num_devices: 1}
-evaluation:
-  seeds: 16
-  settings: 2
-  finalists: 2
-  selection_seeds: 4
-  space: {learning_rate: [0.2, 0.5]}
-  unseen:
-    GridWorld: {env_params: {size: 2}, hyperparams: {learning_rate: 0.4}}
-    corridor: {env: GridWorld, env_params: {size: 4}, train: {total_timesteps: 400}}
-"""
+TINY = evolving.EVOLUTION | {
+    "evaluation": {
+        "seeds": 16, "settings": 2, "finalists": 2, "selection_seeds": 4,
+        "space": {"learning_rate": [0.2, 0.5]},
+        "unseen": {
+            "GridWorld": {"env_params": {"size": 2}, "hyperparams": {"learning_rate": 0.4}},
+            "corridor": {"env": "GridWorld", "env_params": {"size": 4},
+                         "train": {"total_timesteps": 400}},
+        },
+    },
+}  # fmt: skip
 SEEN = {"size": 3, "slip_probability": 0.1}
 
 
-def study_of(text=TINY, **tasks):
-    raw = parse_yaml(text, "the test")
-    if tasks:
-        raw["evaluation"]["unseen"] = {key.replace("_", "-"): each for key, each in tasks.items()}
-    return evolving.study_of(raw)
+def study_of(raw=TINY, **evaluation):
+    return evolving.study_of({**raw, "evaluation": {**raw["evaluation"], **evaluation}})
 
 
 @pytest.mark.parametrize(
@@ -55,18 +45,16 @@ def study_of(text=TINY, **tasks):
 )
 def test_bad_tasks_are_refused_in_one_line(tasks, key):
     with pytest.raises(ConfigError) as caught:
-        study_of(**tasks)
+        study_of(unseen=tasks)
     assert key in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_omitted_task_settings_have_their_defaults():
     """The same task, written in another way."""
+    again = {"env": "GridWorld", "env_params": {"observations": "index"}}
     with pytest.raises(ConfigError, match="evolution sees this task"):
-        study_of(
-            TINY.replace("{size: 3, slip_probability: 0.1}", "{}"),
-            again={"env": "GridWorld", "env_params": {"observations": "index"}},
-        )
+        study_of({**TINY, "task": {"env": "GridWorld"}}, unseen={"again": again})
 
 
 def planted(gains, scale, seeds=64):
@@ -80,7 +68,7 @@ def planted(gains, scale, seeds=64):
         for name, place in places.items()
     }
     names = [f"t{index}" for index in range(len(gains))]
-    return Scores.of(held_out, {"learned": "learned"}, names, scale=scale)
+    return untuned(held_out, {"learned": "learned"}, names, scale=scale)
 
 
 def test_the_table_and_the_verdict_of_unseen_tasks_agree():
@@ -108,8 +96,7 @@ def test_a_task_without_a_scale_is_left_out():
 
 
 def test_each_judgement_has_seeds_and_ranges_of_its_own():
-    text = TINY.replace("  unseen:", "  own: {huber: {huber_delta: [0.1, 9.0]}}\n  unseen:")
-    study = study_of(text)
+    study = study_of(own={"huber": {"huber_delta": [0.1, 9.0]}})
     example = study.problem.init(jax.random.key(0))
     found = study.judgements({"learned": example})
     assert list(found) == ["scores", "unseen"]

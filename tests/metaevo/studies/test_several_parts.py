@@ -7,7 +7,7 @@ import pytest
 
 import metaevo
 from metaevo.commands.evolve import main
-from metaevo.config import ConfigError, code, load_yaml
+from metaevo.config import ConfigError, code
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
@@ -43,18 +43,18 @@ class Scaled(Part):
     def findings(self, found):
         return [f"It was scaled by {float(found.meta_params['scale'])}."]
 '''
-SETTINGS = """
-learner: ppo
-evolve: [drift, scaled.py]
-component: {drift: {hidden_size: 4}, scaled: {unit: 2.0}}
-make_optimizer: sgd
-train: {total_timesteps: 96, num_envs: 2, num_steps: 16, update_epochs: 1, num_minibatches: 1,
-        hidden_sizes: [4]}
-hyperparams: {learning_rate: 2e-2}
-strategy: {population_size: 8, sigma: 0.5}
-evolution: {generations: 2, validation_seeds: 2, chunk_size: 1, num_devices: 1}
-evaluation: {seeds: 3}
-"""
+SETTINGS = {
+    "learner": "ppo",
+    "evolve": ["drift", "scaled.py"],
+    "component": {"drift": {"hidden_size": 4}, "scaled": {"unit": 2.0}},
+    "make_optimizer": "sgd",
+    "train": {"total_timesteps": 96, "num_envs": 2, "num_steps": 16, "update_epochs": 1,
+              "num_minibatches": 1, "hidden_sizes": [4]},
+    "hyperparams": {"learning_rate": 2e-2},
+    "strategy": {"population_size": 8, "sigma": 0.5},
+    "evolution": {"generations": 2, "validation_seeds": 2, "chunk_size": 1, "num_devices": 1},
+    "evaluation": {"seeds": 3},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +145,8 @@ def test_a_command_names_the_code_of_a_run(workspace, refused, monkeypatch):
 
 def test_a_slot_is_filled_from_a_run(workspace, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
-    raw = load_yaml(workspace / "tiny.yaml")
-    raw |= {
-        "evolve": "drift",
-        "component": {"hidden_size": 4},
-        "value_loss": str(workspace / "run"),
-    }
+    own = {"component": {"hidden_size": 4}, "value_loss": str(workspace / "run")}
+    raw = SETTINGS | {"evolve": "drift", **own}
     settings = settings_of(raw)
     with pytest.raises(ConfigError, match="from outside metaevo"):
         study_of(raw)

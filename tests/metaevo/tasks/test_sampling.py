@@ -183,16 +183,11 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
         "env_params.slip_probability": {"uniform": [0.0, 0.3]},
         "updates": {"integer": [2, 8]},
     }
-    settings = evolving.settings_of({
-        "learner": "q_learning",
-        "evolve": "value_loss",
+    raw = {key: value for key, value in evolving.EVOLUTION.items() if key != "task"}
+    settings = evolving.settings_of(raw | {
         "train": {"total_timesteps": 800, "num_steps": 100},
-        "hyperparams": {"epsilon_start": 0.1},
-        "component": {"hidden_sizes": [2], "form": "additive", "start": "squared"},
-        "fitness": {"mean_return": 0, "reward_per_step": 1},
         "tasks": {"slippery": {"env": "GridWorld", "env_params": {"size": 3}, "sample": sample},
                   "GridWorld": {"env_params": {"size": 4}}},
-        "strategy": {"population_size": 4},
         "evolution": {"generations": 3, "validation_seeds": 2, "num_devices": 1},
         "evaluation": {
             "seeds": 0, "settings": 2, "screening_seeds": 1, "finalists": 2, "selection_seeds": 2,
