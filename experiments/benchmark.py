@@ -45,7 +45,7 @@ def main() -> int:
         compare(cases, table, options.repeats)
     finally:  # keep the rows of an interrupted benchmark
         if options.save is not None:
-            save(options.save, {" ".join(options.suites): table})
+            save(options.save, " ".join(options.suites), table)
     return int(len(table.rows) < sum(len(variants) for _, variants in cases))
 
 

@@ -177,7 +177,7 @@ def first_ratio(path: Path, *, tiny: bool) -> int:
                 found = jnp.abs(jax.jit(jax.vmap(log_ratios))(keys))
             row = network, "ours" if ours else "XLA's", agents
             table.row(*row, f"{jnp.mean(found):.2g}", f"{jnp.max(found):.2g}")
-    save(path, {"first ratio": table})
+    save(path, "first ratio", table)
     return 0
 
 

@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         speed, reference = (each.frames / each.seconds for each in (row, rows[0]))
         table.row(*row[:4], speed, f"{speed / reference:.3g}x", *row.results)
     _draw(rows, comparison.ylabel, options.run_dir / "learning_curves.png")
-    save(options.run_dir / "results.json", {comparison.title: table})
+    save(options.run_dir / "results.json", comparison.title, table)
     print(f"\nWritten to {options.run_dir}")
     return 0
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from experiments.benchmarks.tables import ROOT, Cell, Table, number
+from experiments.benchmarks.tables import ROOT, Cell, Table, interval
 
 OURS = "ours"
 """The variant that all others are compared with."""
@@ -86,7 +86,7 @@ def spread(values: Iterable[float]) -> str:
     """Return `median [min, max]`; an empty text without values."""
     if not (known := sorted(values)):
         return ""
-    return f"{number(statistics.median(known))} [{number(known[0])}, {number(known[-1])}]"
+    return interval(statistics.median(known), known[0], known[-1])
 
 
 def measure(commands: Mapping[str, Command], repeats: int) -> dict[str, list[Answer]]:

@@ -134,7 +134,7 @@ def main(argv: Sequence[str]) -> int:
             graphed = f"{100 * cost.graphed / cost.launches:.0f}"
             table.row(name, agents, int(cost.launches), graphed, int(cost.syncs), cost.bytes / 1e9)
             if args.save is not None:
-                save(args.save, {"Programs for an H100": table})
+                save(args.save, "Programs for an H100", table)
     return 0
 
 

@@ -32,7 +32,7 @@ import yaml
 import metaevo
 from experiments.benchmarks import suites
 from experiments.benchmarks.engine import Measure, timed, work
-from experiments.benchmarks.tables import Parser, Table, number, save
+from experiments.benchmarks.tables import Parser, Table, interval, save
 from purerl.fast.arithmetic import conv_general_dilated, dot_general
 
 POINTS = 10
@@ -171,16 +171,13 @@ def main() -> None:
     for label, *cells in zip([*map("{:,}".format, ends), "all points"], *columns, strict=True):
         table.row(label, *cells)
     if options.save is not None:
-        save(options.save, {task: table})
+        save(options.save, task, table)
 
 
 def _intervals(runs: np.ndarray) -> list[str]:
     """Return the mean of each point [seeds, points] and of all, with 95% intervals over seeds."""
     found = metaevo.statistics.mean_curve(np.column_stack([runs, runs.mean(axis=1)]))
-    return [
-        f"{number(mean)} [{number(low)}, {number(high)}]"
-        for mean, low, high in zip(*found, strict=True)
-    ]
+    return [interval(*each) for each in zip(*found, strict=True)]
 
 
 if __name__ == "__main__":

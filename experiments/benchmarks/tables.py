@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
@@ -52,10 +51,15 @@ def _text(cell: Cell) -> str:
     return cell if isinstance(cell, str) else number(cell)
 
 
-def number(value: float, digits: int = 3) -> str:
-    """Format a value with a number of significant digits and commas between thousands."""
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
+def number(value: float) -> str:
+    """Format a value with three significant digits and commas between thousands."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+
+
+def interval(middle: float, low: float, high: float) -> str:
+    """Format a value and the ends around it."""
+    return f"{number(middle)} [{number(low)}, {number(high)}]"
 
 
 class Parser(argparse.ArgumentParser):
@@ -87,18 +91,14 @@ def machine() -> dict[str, Any]:
     return {**found, "python": platform.python_version(), **versions}
 
 
-def save(path: Path, tables: Mapping[str, Table], note: str = "") -> None:
-    """Write tables, by their titles, with the machine and the command, for a page."""
+def save(path: Path, title: str, table: Table) -> None:
+    """Write a table with the machine and the command, for a page."""
     content = {
         "date": date.today().isoformat(),
         "commit": git(ROOT, "describe", "--always", "--exclude=*", "--dirty=+") or "unknown",
         "machine": machine(),
         "command": command_line(),
-        **({"note": note} if note else {}),
-        "tables": [
-            {"title": title, "columns": list(table.columns), "rows": table.rows}
-            for title, table in tables.items()
-        ],
+        "tables": [{"title": title, "columns": list(table.columns), "rows": table.rows}],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

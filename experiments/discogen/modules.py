@@ -15,11 +15,10 @@ import jax
 import numpy as np
 
 import metaevo
-from experiments.discogen import formulas, templates
+from experiments.discogen import formulas, glue
 from experiments.discogen.source import Source
 from purerl import ppo
 from purerl.parts import optimizers
-from purerl.types import Rollout
 
 MODULES = {
     "loss": ("policy_loss", "value_loss"),
@@ -27,6 +26,18 @@ MODULES = {
     "targets": ("targets",),
 }
 """Slots of ours by their modules."""
+FUNCTIONS = glue.loss_actor_and_critic, glue.make_optimizer, glue.get_targets
+"""What makes their functions of a rule, by modules in the same order."""
+IMPORTS = """from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax"""
+ARRAYS = """with np.load(Path(__file__).resolve().with_suffix(".npz")) as _file:
+    ARRAYS = {name: jnp.asarray(each) for name, each in _file.items()}"""
 DEFAULTS = {"value_loss": "clipped_squared"}
 """What their PPO has in our slots, if not the first function."""
 Rule = dict[str, tuple[Callable[..., Any], Any]]
@@ -99,31 +110,26 @@ def text(module: str, rule: Rule, reference: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: if the rule has no source, or reads what the module is not given.
     """
-    source, functions, arrays = Source(), dict[str, _Code](), dict[str, Any]()
-    meta_params: dict[str, Any] = {}
+    source, rows, arrays = Source(), list[str](), dict[str, Any]()
     for slot in MODULES[module]:
         known = next(each for each in ppo.LEARNER.slots if each.name == slot).functions
         default = known[DEFAULTS.get(slot) or next(iter(known))]
         function, params = rule.get(slot, (default, None))
         if formulas.is_written(part := getattr(function, "__self__", None)):
-            functions[slot] = _Code(formulas.add(source, part, params))
-            params = None
+            name, params = formulas.add(source, part, params), None
         else:
-            functions[slot] = _Code(_function(source, function))
+            name = _function(source, function)
         leaves, tree = jax.tree.flatten_with_path(params)
         places = [f"{slot}{jax.tree_util.keystr(path)}" for path, _ in leaves]
         arrays |= {place: np.asarray(leaf) for place, (_, leaf) in zip(places, leaves, strict=True)}
-        codes = [_Code(f"ARRAYS[{place!r}]") for place in places]
-        meta_params[slot] = jax.tree.unflatten(tree, codes)
-    if module == "targets":
-        source.function(Rollout)
-    body = source.text
+        params = jax.tree.unflatten(tree, [_Code(f"ARRAYS[{place!r}]") for place in places])
+        rows.append(f"    {slot!r}: partial({name}, {params!r}),\n")
+    make = dict(zip(MODULES, FUNCTIONS, strict=True))[module]
+    made = f"{make.__name__} = {source.function(make)}(RULE, settings_of)\n"
     title = f'"""{reference} of metaevo as the module {module} of DiscoGen\'s OnPolicyRL."""'
-    around = templates.COMMON + "\n" + templates.MODULES[module]
-    settings = _settings(body, around, module, reference)
-    rows = f"RULE = {functions}\nMETA_PARAMS = {meta_params}\n"
-    given = [templates.ARRAYS] if arrays else []
-    parts = f"{title}\n\n{templates.IMPORTS}", body, *given, settings, around.strip(), rows
+    given = [ARRAYS] if arrays else []
+    body, settings = source.text, _settings(source.text, module, reference)
+    parts = f"{title}\n\n{IMPORTS}", body, *given, settings, f"RULE = {{\n{''.join(rows)}}}\n{made}"
     return "\n\n\n".join(parts), arrays
 
 
@@ -147,18 +153,17 @@ def _function(source: Source, function: Callable[..., Any]) -> str:
     name = source.function(function)
     if function is not optimizers.schedule_free_adam:
         return name
-    source.functions.append(templates.BY_MOVES.strip())
-    return f"by_moves({name})"
+    return f"{source.function(glue.by_moves)}({name})"
 
 
-def _settings(body: str, around: str, module: str, reference: str) -> str:
+def _settings(body: str, module: str, reference: str) -> str:
     """Return the function that makes the settings that definitions read.
 
     Raises:
         ConfigError: if they read what a context does not have in their module.
     """
     read, context = set[str](), SHARED | (GIVEN if module == "optim" else set())
-    for node in ast.walk(ast.parse(f"{body}\n{around}")):
+    for node in ast.walk(ast.parse(body)):
         match node:
             case ast.Attribute(value=ast.Name(id="context"), attr=attr) if attr not in context:
                 unknown = f"context.{attr}"
@@ -175,5 +180,5 @@ def _settings(body: str, around: str, module: str, reference: str) -> str:
             f"{reference} reads {unknown}, which their module {module} is not given"
         )
     settings = {**dataclasses.asdict(ppo.Hyperparams()), **HYPERPARAMS}
-    rows = [f"        {each}={settings[each]},\n" for each in sorted(read & settings.keys())]
-    return f"def settings_of(config):\n    return Context(\n{''.join(rows)}    )"
+    rows = [f"        {each!r}: {settings[each]},\n" for each in sorted(read & settings.keys())]
+    return f"def settings_of(config):\n    return {{\n{''.join(rows)}    }}"

@@ -20,6 +20,7 @@ from typing import Any
 
 import metaevo
 
+OURS = "purerl", "metaevo", "experiments"
 THEIRS = {"jax", "numpy", "optax"}
 """Packages of a module, in addition to Python's."""
 PLAIN = {
@@ -154,8 +155,7 @@ def _globals(text: str) -> Iterator[str]:
 
 
 def _is_ours(value: Any) -> bool:
-    is_module = isinstance(value, ModuleType)
-    return is_module and value.__name__.partition(".")[0] in ("purerl", "metaevo")
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] in OURS
 
 
 def _slug(module: str) -> str:

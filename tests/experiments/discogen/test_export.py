@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import metaevo
-from experiments.discogen import modules
+from experiments.discogen import glue, modules
 from experiments.discogen.__main__ import main
 from metaevo import parts
 from purerl import envs, ppo
@@ -135,7 +135,7 @@ def test_steps_of_optimizers_are_equal(rule, trained, tmp_path):
         module.make_optimizer(CONFIG)(),
         optax.scale_by_schedule(lambda count: -0.01 * (1.0 - (count // per_update) / 10)),
     )
-    ours_params, their_params = params, module.renamed(params)
+    ours_params, their_params = params, glue.renamed(params)
     context = context.replace(progress=0.0)
     ours = make(meta_params, context).init(params)
     state = theirs.init(their_params)
@@ -145,9 +145,9 @@ def test_steps_of_optimizers_are_equal(rule, trained, tmp_path):
         optimizer = optax.with_extra_args_support(make(meta_params, context))
         updates, ours = optimizer.update(gradient, ours, ours_params, context=context)
         ours_params = optax.apply_updates(ours_params, updates)
-        updates, state = theirs.update(module.renamed(gradient), state, their_params)
+        updates, state = theirs.update(glue.renamed(gradient), state, their_params)
         their_params = optax.apply_updates(their_params, updates)
-        moved = jax.tree.map(jnp.subtract, module.named(their_params), params)
+        moved = jax.tree.map(jnp.subtract, glue.named(their_params), params)
         is_close(moved, jax.tree.map(jnp.subtract, ours_params, params))
 
 
