@@ -120,7 +120,6 @@ def settings_of_run(
     settings, args = parse_settings(parser, argv, defaults)
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
-    from metaevo.runs.resume import changed_keys
     from metaevo.studies.changed import free
 
     before, able = from_dict(type(settings), saved), (*free(settings), *FREE, *also)
@@ -156,7 +155,6 @@ def _check_task(settings: "EvolveSettings", before: "EvolveSettings", *, unseen:
 
 def _changes(settings: "EvolutionSettings", before: "EvolutionSettings") -> str:
     """Return a name for settings that differ from a run's: the changed ones."""
-    from metaevo.runs.resume import changed_keys
     from metaevo.studies.changed import free, judged_on
 
     found = changed_keys(judged_on(before), judged_on(settings))
