@@ -28,9 +28,8 @@ def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
 
     The plain equivalent returns `function`. On a CPU, JAX compiles every draw to a loop of five
     rounds with a dozen tiny programs in its body. In a scan over environment steps, such loops take
-    longer than the environment, and much of the compile time. Use this for small draws only: XLA
-    may duplicate straight-line code in every consumer of its result. With it, a population in
-    `metaevo.evolve` (or a network, with jax 0.11) did not compile within minutes.
+    longer than the environment, and much of the compile time. Use this for small draws only: with
+    straight-line code, a population of candidates did not compile within minutes.
 
     Keys in its arguments are `unrolled`; keys in its result are converted back.
     """
@@ -38,6 +37,7 @@ def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def drawing_fast(*args: P.args, **kwargs: P.kwargs) -> R:
         args, kwargs = jax.tree.map(unrolled, (args, kwargs))
+        rolled = lambda leaf: _convert(leaf, _IMPLEMENTATION, "threefry2x32")  # noqa: E731
         return jax.tree.map(rolled, function(*args, **kwargs))
 
     return drawing_fast
@@ -47,15 +47,9 @@ def unrolled(leaf: PyTree) -> PyTree:
     """Return keys [...] that draw the same numbers with straight code; everything else as it is.
 
     Keys of other generators than JAX's default (threefry2x32) come back as they are, and with jax
-    0.11 or later all keys: its XLA did not compile DQN with straight code. What is split
-    from the result is unrolled too; `rolled` undoes it for states that are saved.
+    0.11 or later all keys: its XLA did not compile DQN with straight code. Splits are unrolled too.
     """
     return _convert(leaf, "threefry2x32", _IMPLEMENTATION) if STRAIGHT else leaf
-
-
-def rolled(leaf: PyTree) -> PyTree:
-    """Return unrolled keys [...] as JAX's own, and everything else as it is."""
-    return _convert(leaf, _IMPLEMENTATION, "threefry2x32")
 
 
 def _convert(leaf: PyTree, before: Hashable, after: Hashable) -> PyTree:

@@ -9,15 +9,7 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.fast.draws import with_fast_draws
-from purerl.types import (
-    Context,
-    EnvParams,
-    EpisodeSums,
-    Hyperparams,
-    Learner,
-    MetaParams,
-    TrainResult,
-)
+from purerl.types import Context, EnvParams, Hyperparams, Learner, MetaParams, TrainResult
 
 
 @dataclass(frozen=True)
@@ -83,18 +75,9 @@ class BaseHyperparams(struct.PyTreeNode):
         return self.replace(learning_rate=0.0)
 
 
-def update(
-    learner: Learner,
-    state: Any,
-    hyperparams: Hyperparams,
-    meta_params: MetaParams,
-    env_params: EnvParams,
-) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
-    """Return the agent after an update, its episodes, and metrics.
-
-    The plain equivalent is `learner.update`; here all that it draws is drawn fast.
-    """
-    return with_fast_draws(learner.update)(state, hyperparams, meta_params, env_params)
+def update(learner: Learner, state: Any, *settings: Any) -> tuple[Any, Any, Any]:
+    """Return what `learner.update` does, the plain equivalent; its draws are fast."""
+    return with_fast_draws(learner.update)(state, *settings)
 
 
 def train(
