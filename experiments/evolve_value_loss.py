@@ -5,4 +5,4 @@ import sys
 from metaevo.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(["evolve", *sys.argv[1:]], component="value_loss"))
+    sys.exit(main(["evolve", "--evolve", "value_loss", *sys.argv[1:]]))

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import metaevo
-from metaevo.config import ConfigError, PlainDict, exit_on_config_error, of_value, show
+from metaevo.config import ConfigError, exit_on_config_error, of_value, show
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {
@@ -31,16 +30,8 @@ COMMANDS = {
 """What each command does; its module in metaevo.commands has a `main`."""
 
 
-def main(argv: Sequence[str] | None = None, **options: Any) -> int:
-    """Run a command.
-
-    Args:
-        argv: arguments without the program's name; defaults to `sys.argv[1:]`.
-        options: passed on to the command's own `main`.
-
-    Returns:
-        the exit code.
-    """
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
     leave_at_once()  # until there is something to save
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # characters that its encoding lacks
@@ -48,7 +39,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
         try:
             with exit_on_config_error():
                 name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
-                return _run(name, rest, options)
+                return _run(name, rest)
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # `| head`: the reader of stdout has closed it
@@ -57,7 +48,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
         return 1
 
 
-def _run(name: str, rest: list[str], options: PlainDict) -> int:
+def _run(name: str, rest: list[str]) -> int:
     if name in ("-h", "--help"):
         print(_overview())
         return 0
@@ -69,7 +60,7 @@ def _run(name: str, rest: list[str], options: PlainDict) -> int:
         raise ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
     if name == "reproduce":
         return _reproduce(rest)
-    return int(import_module(f"metaevo.commands.{name}").main(rest, **options))
+    return int(import_module(f"metaevo.commands.{name}").main(rest))
 
 
 def _overview() -> str:

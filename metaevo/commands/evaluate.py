@@ -24,8 +24,8 @@ from metaevo.config import (
     load_yaml,
     to_dict,
 )
+from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict
-from metaevo.runs.resume import changed_keys
 from metaevo.runs.run_directory import UNSEEN, RunDirectory
 
 if TYPE_CHECKING:

@@ -54,18 +54,13 @@ LAUNCHERS = "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_SIZE"
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, component: str | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
     With several processes, the first one parses and the others receive its settings.
-
-    Args:
-        argv: arguments without the program's name.
-        component: the part to evolve unless the settings name another (`evolve:`). Without
-            settings, a run uses a preset for its part.
     """
     several = several_processes(argv)
-    parsed = _parse(argv, component) if several is None else None
+    parsed = _parse(argv) if several is None else None
     start_jax(several)
     from metaevo.evolution import devices
 
@@ -74,7 +69,7 @@ def main(argv: list[str], *, component: str | None = None) -> int:
             from metaevo.commands.processes import multi_process
 
             stack.enter_context(multi_process())
-        given = parsed or devices.broadcast_from_first(lambda: _parse(argv, component))
+        given = parsed or devices.broadcast_from_first(lambda: _parse(argv))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
@@ -112,7 +107,7 @@ def several_processes(argv: Sequence[str]) -> PlainDict | None:
     return wanted(argv)
 
 
-def _parse(argv: list[str], component: str | None) -> PlainDict:
+def _parse(argv: list[str]) -> PlainDict:
     """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
@@ -120,7 +115,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         if "problem" in overrides:
             return {}
         learner = overrides.get("learner")
-        what = overrides.get("evolve", component)
+        what = overrides.get("evolve")
         if what is None and not {"learner", "task", "tasks", "component"} & overrides.keys():
             return load_yaml(find_preset(DEFAULT))
         if what is None:
@@ -138,7 +133,7 @@ def _parse(argv: list[str], component: str | None) -> PlainDict:
         help="size of the comparison at the end: none, quick, full (default)",
     )  # fmt: skip
     add_process_flags(parser)
-    settings, args = parse_settings(parser, argv, defaults, component)
+    settings, args = parse_settings(parser, argv, defaults)
     from metaevo.studies.settings import resized
 
     data = to_dict(settings)

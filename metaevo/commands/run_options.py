@@ -115,7 +115,6 @@ def parse_settings(
     parser: Parser,
     argv: Sequence[str],
     defaults: Defaults = lambda args, overrides: {},
-    evolve: str | None = None,
 ) -> tuple[Any, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
 
@@ -123,7 +122,7 @@ def parse_settings(
     all` lists all settings, with the string literals under the fields as documentation. A flag
     whose `dest` has a dot is short for the setting of that name.
     `defaults` maps the flags and the overrides (`--section.key value`) to the settings without
-    `--config` and `--resume`; `evolve` is the part to evolve if the settings name none.
+    `--config` and `--resume`.
     """
     parser.add_argument(
         *("-h", "--help"), nargs="?", const="short", choices=["short", "all"], metavar="all",
@@ -148,8 +147,6 @@ def parse_settings(
         else:
             known = defaults(args, overrides)
         raw = merge(known, overrides)
-        if evolve is not None and "problem" not in raw:
-            raw.setdefault("evolve", evolve)
         set_up_jax()
         cls = settings_class(command, raw)
         if args.help:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.runs.run_directory import OF_AGENTS
+from metaevo.runs.trackers import OF_AGENTS
 from metaevo.statistics import FloatArray
 
 EVALUATION = "evaluation"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from metaevo.comparison.recorded import KINDS, RecordedRun
 from metaevo.config import ConfigError, PlainDict, PlainMapping, flatten
-from metaevo.runs.run_directory import OF_AGENTS
+from metaevo.runs.trackers import OF_AGENTS
 
 WANDB = "wandb:"
 _TIMEOUT = 120

@@ -28,7 +28,6 @@ from metaevo.config.plain import (
     names_in,
     show,
     texts_in,
-    where_of,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +43,11 @@ _NAMED: dict[int, tuple[str, Any]] = {}
 """Objects in files of the user's, with the references by which they were found"""
 _MOVED: dict[str, str] = {}
 """Files that take the place of others that names refer to"""
+
+
+def where_of(name: str) -> str:
+    """Return the file or module that a name refers to."""
+    return name if name.endswith(".py") else name.rpartition(":")[0]
 
 
 def give(given: Any, name: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a dataclass with their documentation: for `--help`, and for docs/reference."""
+"""Settings with their documentation, for `--help` and docs/reference, and their dotted keys."""
 
 import argparse
 import ast
@@ -66,6 +66,13 @@ def add_settings(parser: argparse.ArgumentParser, cls: Any, raw: PlainDict) -> N
         groups[key.rpartition(".")[0]].add_argument(
             f"--{key}", metavar=describe(kind), help=f"{text} ({note})".strip().replace("%", "%%")
         )
+
+
+def changed_keys(old: PlainDict, new: PlainDict) -> dict[str, tuple[Any, Any]]:
+    """Return the dotted keys with different values, and both values; None if a key is missing."""
+    before, after = flatten(old), flatten(new)
+    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:

@@ -131,11 +131,6 @@ def is_name(text: Any) -> bool:
     return kind.isidentifier() and (where.endswith(".py") or is_module)
 
 
-def where_of(name: str) -> str:
-    """Return the file or module that a name refers to."""
-    return name if name.endswith(".py") else name.rpartition(":")[0]
-
-
 def names_in(settings: PlainMapping) -> list[str]:
     """Return the texts in settings, keys too, that may name code of the user's."""
     found = texts_in([[key, settings[key]] for key in settings if key != "run"])

@@ -162,7 +162,7 @@ def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> No
     """Save a formula for `metaevo.load` and settings such as `value_loss`."""
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
     os.makedirs(own.path, exist_ok=True)
-    parts, meta_params = Parts.single(each.part), each.part.init(jax.random.key(0))
+    parts, meta_params = Parts({each.part.slot: each.part}), each.part.init(jax.random.key(0))
     records.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
 

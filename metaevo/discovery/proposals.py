@@ -29,6 +29,7 @@ from metaevo.config import (
     to_dict,
 )
 from metaevo.config.checks import Number, Text, check
+from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Contender, Purpose
 from metaevo.judging.budget import Budget
@@ -36,7 +37,6 @@ from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.judging.verdicts import Verdict
 from metaevo.parts.program import Program
-from metaevo.runs.resume import changed_keys
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import Interval
 from metaevo.studies.changed import judged_on

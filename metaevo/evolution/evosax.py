@@ -138,7 +138,12 @@ class StrategyConfig(Strategy):
             tied = jnp.logical_and(tied, state.generation_counter > 0)
         kept = state.replace(generation_counter=told.generation_counter)
         if hasattr(state, "opt_state"):  # learning-rate schedules count generations
-            kept = kept.replace(opt_state=_with_counts_of(told.opt_state, state.opt_state))
+            counted = jax.tree.map(
+                lambda new, old: new if jnp.issubdtype(jnp.result_type(new), jnp.integer) else old,
+                told.opt_state,
+                state.opt_state,
+            )
+            kept = kept.replace(opt_state=counted)
         state = jax.tree.map(lambda new, old: jnp.where(tied, old, new), told, kept)
         if hasattr(self.core, "std_schedule"):  # evosax is a generation late, and ties would
             std = self.core.std_schedule(state.generation_counter)  # hold the schedule up
@@ -271,12 +276,3 @@ def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]
         return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))
 
     return schedule
-
-
-def _with_counts_of(new: Any, old: Any) -> PyTree:
-    """Return the old optimizer state with the step counts of the new one."""
-
-    def choose(new_leaf, old_leaf):
-        return new_leaf if jnp.issubdtype(jnp.result_type(new_leaf), jnp.integer) else old_leaf
-
-    return jax.tree.map(choose, new, old)

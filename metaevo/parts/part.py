@@ -145,11 +145,6 @@ class Parts:
 
     by_slot: Mapping[str, Part]
 
-    @classmethod
-    def single(cls, part: Part) -> "Parts":
-        """Return the bundle of one part."""
-        return cls({part.slot: part})
-
     def init(self, key: jax.Array) -> PyTree:
         """Return meta-parameters of all parts."""
         if len(self.by_slot) == 1:

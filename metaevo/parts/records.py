@@ -1,7 +1,6 @@
 """What is saved of evolved parts: their classes and settings, their tasks, and their code."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -56,11 +55,6 @@ def write(
     about: PlainDict = {"parts": described, **(seen or {}), "generation": generation}
     check_tree(meta_params)
     save_tree(folder.meta_params, jax.device_get(meta_params), about)
-
-
-def copy_of(run_path: Path, slot: str) -> Path:
-    """Return where a run keeps the evolved part that it learned with."""
-    return run_path / "losses" / slot
 
 
 # --- Tasks that a part has seen -----------------------------------------------------------------

@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, code, files, from_dict, show
-from metaevo.config.plain import RECORDED, PlainDict, is_name, of_value, where_of
+from metaevo.config.plain import RECORDED, PlainDict, is_name, of_value
 from metaevo.parts import zoo
 from metaevo.parts.learners import part_class, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
-from metaevo.parts.records import SeenTask, copy_of, describe, is_loadable, tasks_in, write
+from metaevo.parts.records import SeenTask, describe, is_loadable, tasks_in, write
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.finding import evolutions_in
 from metaevo.runs.run_directory import RunDirectory
@@ -99,7 +99,7 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     """
     if is_name(str(reference)):
         part = part_class(str(reference))()
-        return Parts.single(part), part.init(jax.random.key(0))
+        return Parts({part.slot: part}), part.init(jax.random.key(0))
     folder = folder_of(reference)
     path = folder.meta_params
     if not os.path.isfile(path):
@@ -132,6 +132,11 @@ def _generations(folder: RunDirectory) -> int:
     return int(config.get("evolution", {}).get("generations", 0))
 
 
+def copy_of(run_path: Path, slot: str) -> Path:
+    """Return where a run keeps the evolved part that it learned with."""
+    return run_path / "losses" / slot
+
+
 def _copy_or(slot: str, reference: str, run_path: Path | None) -> str:
     """Return the copy of a part that an existing run has, or the reference."""
     if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
@@ -154,7 +159,7 @@ def _part(folder: RunDirectory, described: PlainDict) -> Part:
 
 def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> str:
     """Return a reference to the class of a saved part, whose code this process has executed."""
-    where = where_of(reference)
+    where = code.where_of(reference)
     kind = reference.removeprefix(where)
     module = None if recorded is None else code.EXECUTED.get(recorded)
     if module is not None:

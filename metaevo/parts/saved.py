@@ -96,4 +96,4 @@ def save(path: str | Path, part: Part, meta_params: Any, *, seen: Sequence[str] 
         with contextlib.suppress(TypeError):  # a class in a notebook
             reference = f"{inspect.getfile(type(part))}:{type(part).__name__}"
     tasks: dict[str, Any] = {env: {} for env in seen}
-    records.write(folder, Parts.single(part), meta_params, 0, {"tasks": tasks}, [reference])
+    records.write(folder, Parts({part.slot: part}), meta_params, 0, {"tasks": tasks}, [reference])

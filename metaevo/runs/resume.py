@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from metaevo.config import ConfigError, PlainDict, files, flatten, from_dict, to_dict
+from metaevo.config import ConfigError, PlainDict, files, from_dict, to_dict
+from metaevo.config.documentation import changed_keys
 from metaevo.runs.checkpoint import CheckpointError, indices, load_tree, path_of
 from metaevo.runs.run_directory import RunDirectory
 from purerl.types import PyTree
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 _SHOWN = 5
 """most changed settings in an error message"""
-
-
-def changed_keys(old: PlainDict, new: PlainDict) -> dict[str, tuple[Any, Any]]:
-    """Return the dotted keys with different values, and both values; None if a key is missing."""
-    before, after = flatten(old), flatten(new)
-    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:

@@ -74,11 +74,6 @@ class RecordConfig:
         mode = self.wandb or os.environ.get("WANDB_MODE")
         return mode if mode in ("offline", "online") else "disabled"
 
-    @property
-    def is_tracked(self) -> bool:
-        """Whether a service gets the records."""
-        return self.wandb_mode != "disabled" or bool(self.mlflow)
-
 
 class HasRun:
     """Base of the dataclasses of settings with the section `run`."""
@@ -183,10 +178,11 @@ class Run(Generic[S]):
             own[RECORDED] = digests
         self.resolved = {**layout, **resolved, **own}
         self.directory.write_config(settings, self.resolved, self.saved)
-        if self.settings.run.is_tracked:
+        config = self.settings.run
+        if config.wandb_mode != "disabled" or config.mlflow:
             from metaevo.runs.trackers import Trackers
 
-            self._trackers = Trackers(self.directory, self.settings.run)
+            self._trackers = Trackers(self.directory, config)
 
     def close(self) -> None:
         """Send the results to the trackers."""

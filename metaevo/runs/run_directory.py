@@ -61,10 +61,6 @@ class _Record(TypedDict, total=False):
     evaluation_returns: list[Measure] | None
 
 
-OF_AGENTS = "returns", "evaluation_returns"
-"""Entries of a record with a number for every agent of a training."""
-
-
 class RunDirectory:
     """The files of one run; see `create` and `open`."""
 

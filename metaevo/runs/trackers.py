@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, PlainDict, flatten
 from metaevo.runs.finding import evolutions_in, is_finished
-from metaevo.runs.run_directory import OF_AGENTS, RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.runs.run import RecordConfig
@@ -27,6 +27,8 @@ ARTIFACTS = (
     "learning_curves.csv", "figures", "meta_params.npz", "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
+OF_AGENTS = "returns", "evaluation_returns"
+"""Entries of a record with a number for every agent of a training."""
 PROJECT = "metaevo"
 AGENTS = 64
 """most agents of a training whose returns are metrics of their own (`update/returns.0`)"""

@@ -23,7 +23,7 @@ from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size", "seeds",
+    "run.wandb", "run.mlflow", "run.num_devices", "run.chunk_size", "seeds",
     "evaluation.", "evolution.num_devices", "evolution.chunk_size", "sweep.confirm_seeds",
     "sweep.batch",
 )  # fmt: skip

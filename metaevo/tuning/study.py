@@ -24,8 +24,8 @@ from optuna.storages._heartbeat import (
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config import ConfigError, show
+from metaevo.config.documentation import changed_keys
 from metaevo.config.space import Params, Space, decoded
-from metaevo.runs.resume import changed_keys
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.samplers import make_pruner, make_sampler, num_trials
 from metaevo.tuning.storage import open_storage, queue_again, taking_turns

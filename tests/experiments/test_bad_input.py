@@ -1,7 +1,6 @@
 """Wrong input: one line on stderr, exit code 2, before compilation, without a traceback."""
 
 import shlex
-from functools import partial
 
 import pytest
 
@@ -11,7 +10,7 @@ from metaevo.studies import run as runner
 from metaevo.tasks.population import Population
 
 MAINS = {
-    "evolve": partial(evolve.main, component="value_loss"),
+    "evolve": lambda argv: evolve.main(["--evolve", "value_loss", *argv]),
     "train": train.main,
     "sweep": sweep.main,
 }

@@ -54,6 +54,19 @@ def test_what_cannot_run_is_refused(queue, refused):
     assert not list(queue.glob("*.done"))
 
 
+@pytest.mark.slow
+def test_an_evolution_goes_on(tmp_path, monkeypatch, capsys):
+    flags = ["--quick", "--comparison", "none", "--generations", "1000000"]
+    command = ["-m", "metaevo", "evolve", "--run-dir", "{to}/evolution"]
+    monkeypatch.setattr(gpu_queue, "JOBS", [Job("evolution", 0, command, [], flags)])
+    done = []
+    for _ in range(2):
+        lease(tmp_path, 40)
+        assert "goes on in the next lease" in capsys.readouterr().out
+        done.append(len((tmp_path / "evolution" / "metrics.jsonl").read_text().splitlines()))
+    assert 0 < done[0] < done[1]
+
+
 @pytest.mark.long
 def test_the_first_ratio_in_tiny_sizes(tmp_path):
     assert lease(tmp_path, 300, "--only", "first_ratio") == 0

@@ -8,7 +8,7 @@ import pytest
 import metaevo
 from metaevo.__main__ import main
 from metaevo.config import ConfigError
-from metaevo.parts import learners, records, resolve, zoo
+from metaevo.parts import learners, resolve, zoo
 from purerl.parts import losses, optimizers
 from purerl.types import Context
 from tests.metaevo.evolving import task_of
@@ -109,8 +109,8 @@ def test_a_run_keeps_a_copy_that_is_loaded_without_the_zoo(tmp_path, own):
     before = resolve.fill(slot, name).meta_params
     resolve.keep(tmp_path, slot, name)
     resolve.keep(tmp_path, losses.POLICY_LOSS, "zoo:dpo")
-    assert not records.copy_of(tmp_path, "policy_loss").exists()  # a function of the package
+    assert not resolve.copy_of(tmp_path, "policy_loss").exists()  # a function of the package
     shutil.rmtree(own / "ppo-optimizer")
     after = resolve.fill(slot, name, tmp_path).meta_params
     jax.tree.map(np.testing.assert_array_equal, before, after)
-    assert resolve.seen_by(records.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"
+    assert resolve.seen_by(resolve.copy_of(tmp_path, slot.name))[0].env == "CartPole-v1"

@@ -246,7 +246,7 @@ def test_bad_input_is_one_line(line, message, refused, tmp_path, monkeypatch):
 
 def test_a_run_is_a_rule(tmp_path):
     part, keys = ValueLossNetwork(), []
-    evolved = Parts.single(part)
+    evolved = Parts({part.slot: part})
     for seed in (0, 1):
         run = RunDirectory.create(tmp_path / str(seed), "test")
         tasks = {"task": {"env": "Catch-bsuite"}}

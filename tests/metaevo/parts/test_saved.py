@@ -28,7 +28,7 @@ CONFIG = ValueLossNetwork(hidden_sizes=(3,), inputs=("error", "target"), error_s
 @pytest.fixture
 def run(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
-    records.write(run, Parts.single(CONFIG), CONFIG.init(jax.random.key(0)), 7)
+    records.write(run, Parts({CONFIG.slot: CONFIG}), CONFIG.init(jax.random.key(0)), 7)
     return run
 
 
@@ -57,7 +57,7 @@ def adam(scale, context):
 
 def test_parameters_made_of_python_numbers_come_back(tmp_path):
     mine = part("value_loss", squared, lambda key: jnp.asarray(0.5))()
-    records.write(RunDirectory(tmp_path), Parts.single(mine), mine.init(None))
+    records.write(RunDirectory(tmp_path), Parts({mine.slot: mine}), mine.init(None))
     value_loss, loaded = metaevo.load(tmp_path)
     assert value_loss(loaded, Context(None, 1.0), 3.0, 1.0, 0.0) == 2.0
 
@@ -172,7 +172,7 @@ OPEN = "experiments/published/open.py:Open"
 )
 def test_an_optimizer_that_needs_an_argument_its_learner_lacks(evolve, settings, tmp_path):
     open_part = part_class(OPEN)()
-    records.write(RunDirectory(tmp_path), Parts.single(open_part), drawn(open_part), 7)
+    records.write(RunDirectory(tmp_path), Parts({open_part.slot: open_part}), drawn(open_part), 7)
     settings = {key: str(tmp_path) for key in settings}
     settings_of({**evolve, **settings, "learner": "ppo"}).build()
     where = f"evolve = '{OPEN}'" if not settings else "make_optimizer = "

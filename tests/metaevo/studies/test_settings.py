@@ -49,7 +49,7 @@ def own(monkeypatch):
 
 def test_a_class_is_not_stored_in_a_run(own, tmp_path, monkeypatch):
     run = RunDirectory.create(tmp_path, "")
-    records.write(run, Parts.single(Loss()), {"a": jnp.zeros(())}, 1)
+    records.write(run, Parts({Loss.slot: Loss()}), {"a": jnp.zeros(())}, 1)
     assert callable(metaevo.load(run.path)[0])
     monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     monkeypatch.setitem(sys.modules, __name__, None)  # as in another process

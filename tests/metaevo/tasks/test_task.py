@@ -117,7 +117,7 @@ def test_a_step_of_other_types_is_named(old, new, part, tmp_path):
 @pytest.mark.long
 def test_tasks_depend_on_keys():
     settings = settings_of(RAW)
-    evolved = Parts.single(LearnedUpdateRule(2))
+    evolved = Parts({"update_rule": LearnedUpdateRule(2)})
     setup = Setup.of("lpg", settings.train, settings.hyperparams, settings.task)
     candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
     task = setup.bind(evolved.functions(), candidates[0])
