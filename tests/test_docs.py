@@ -162,6 +162,14 @@ RUNNABLE = (
 """Pages whose blocks of Python are complete programs, which need no run."""
 
 
+def run_small(program: str, **sizes: int) -> None:
+    """Run a program in this folder with other numbers for some names."""
+    for name, value in sizes.items():
+        program = re.sub(rf'\b({name}"?(?:=| *: *))[\d_]+', rf"\g<1>{value}", program)
+    Path("program.py").write_text(program, encoding="utf-8")
+    runpy.run_path("program.py")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", RUNNABLE)
 @pytest.mark.filterwarnings("default")
@@ -169,29 +177,19 @@ def test_complete_programs_of_pages_run(name: str, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("examples", "experiments"):
         Path(folder).symlink_to(ROOT / folder)
-    program = "\n".join(blocks(TEXTS[name], "python"))
-    small = {"total_timesteps": 2048, "num_envs": 4, "num_steps": 16, "seeds": 1, "generations": 8}
-    for name, value in small.items():
-        program = re.sub(rf'\b({name}(?:": |=))[\d_]+', rf"\g<1>{value}", program)
-    Path("program.py").write_text(program, encoding="utf-8")
-    runpy.run_path("program.py")
+    sizes = {"total_timesteps": 2048, "num_envs": 4, "num_steps": 16, "seeds": 1, "generations": 8}
+    run_small("\n".join(blocks(TEXTS[name], "python")), **sizes)
 
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("default")
 def test_the_tutorial_runs(tmp_path: Path, monkeypatch):
-    programs = [
-        block for block in blocks(TEXTS["docs/tutorial.md"], "python") if "def " not in block
-    ]
-    program, small = "\n".join(programs), {"population_size": 4, "generations": 2, "settings": 2}
-    small |= {"seeds": 4, "validation_seeds": 2, "seeds_per_candidate": 1, "total_timesteps": 1000}
-    for name, value in small.items():
-        program, count = re.subn(rf'\b({name}"?(?:=| *: *))[\d_]+', rf"\g<1>{value}", program)
-        assert count, name
+    programs = blocks(TEXTS["docs/tutorial.md"], "python")
+    sizes = {"population_size": 4, "generations": 2, "settings": 2, "seeds": 4}
+    sizes |= {"validation_seeds": 2, "seeds_per_candidate": 1, "total_timesteps": 1000}
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    Path("program.py").write_text(program, encoding="utf-8")
-    runpy.run_path("program.py")
+    run_small("\n".join(each for each in programs if "def " not in each), **sizes)
     assert Path("runs/tutorial/report.html").exists()
 
 

@@ -5,8 +5,13 @@ import io
 import json
 import pickle
 import re
+import shutil
+import warnings
 import zipfile
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,9 +21,10 @@ from metaevo.config import ConfigError
 from metaevo.config.files import read_json
 from metaevo.parts import saved
 from metaevo.runs import checkpoint
-from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
+from metaevo.runs.checkpoint import CheckpointError, load_tree, save, save_tree
+from metaevo.runs.resume import newest
 from metaevo.runs.run_directory import RunDirectory
-from tests.faults.damage import Bomb
+from tests.faults.damage import Bomb, contents
 from tests.faults.fuzzing import values
 
 LEAVES = {"bias": np.zeros(4, np.float32), "weights": np.ones((1, 4), np.float32)}
@@ -157,3 +163,58 @@ def test_deep_json_is_refused_by_all_readers(tmp_path, levels):
         path.write_text(deep + "\n")
         with pytest.raises(ConfigError, match=path.name):
             reader()
+
+
+METADATA = {"run_id": "mine", "seconds": 12.5}
+
+
+def tree(scale):
+    return {"mean": jnp.linspace(-1.0, 1.0, 200) * scale, "key": jax.random.key(int(scale))}
+
+
+@pytest.fixture
+def checkpoints(tmp_path, monkeypatch):
+    """Checkpoints 1 and 2 of a run; an unpickled bomb would leave a file next to them."""
+    monkeypatch.chdir(tmp_path)
+    for index in (1, 2):
+        save(tmp_path / "run", index, tree(index), metadata=METADATA)
+    return tmp_path / "run"
+
+
+def restored(folder):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, metadata = newest(folder, tree(1), expected={"run_id": "mine"})
+    index = metadata["index"]
+    assert metadata == {"index": index, **METADATA}
+    np.testing.assert_array_equal(found["mean"], tree(index)["mean"])
+    assert found["key"] == tree(index)["key"]
+    return index, [str(each.message) for each in caught]
+
+
+def assert_detected(folder, case):
+    index, (warning,) = restored(folder)
+    assert index == 1, case
+    assert re.search(r"000002\.npz is not usable: ", warning)
+    assert "\n" not in warning
+
+
+def test_a_damaged_checkpoint_is_skipped_and_overwritten(checkpoints):
+    path = checkpoints / "000002.npz"
+    for case, damaged in contents(path.read_bytes()):
+        path.write_bytes(damaged)
+        assert_detected(checkpoints, case)
+    save(checkpoints, 2, tree(2), metadata=METADATA)
+    assert restored(checkpoints) == (2, [])
+    path.write_bytes(b"")
+    save(checkpoints, 1, tree(1), metadata=METADATA)  # removes later ones, whatever they hold
+    assert [each.name for each in checkpoints.iterdir()] == ["000001.npz"]
+    assert not Path("exploded").exists()
+
+
+def test_a_foreign_checkpoint_is_detected(checkpoints):
+    other = checkpoints.parent / "other"
+    save(other, 2, tree(2), metadata=METADATA | {"run_id": "other"})
+    for origin in (checkpoints / "000001.npz", other / "000002.npz"):
+        shutil.copy(origin, checkpoints / "000002.npz")
+        assert_detected(checkpoints, origin)

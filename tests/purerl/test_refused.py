@@ -1,7 +1,7 @@
 import jax
 import pytest
 
-from purerl import dqn, envs, lpg, ppo, pqn, q_learning
+from purerl import dqn, envs, lpg, ppo, pqn, q_learning, sac
 from tests.purerl import probes
 from tests.purerl.test_nested import Nested
 
@@ -60,6 +60,7 @@ def test_minibatches_of_one_sample_without_statistics_of_their_own(normalize):
         (dqn, probes.TargetAction, "TargetAction: DQN needs a discrete action space"),
         (pqn, probes.TargetAction, "TargetAction: PQN needs a discrete action space"),
         (lpg, continuous, "Pendulum-v1: LPG needs a discrete action space"),
+        (sac, probes.Cycle, "SAC needs continuous actions"),
         (q_learning, probes.Cycle, "Cycle.*discrete observations"),
         (q_learning, continuous, "Pendulum-v1"),
         *((module, Nested, r"Nested: .*Dict") for module in (ppo, dqn, pqn, lpg, q_learning)),

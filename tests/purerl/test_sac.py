@@ -53,11 +53,6 @@ def test_targets_by_hand():
     np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_discrete_actions_are_refused():
-    with pytest.raises(ValueError, match="SAC needs continuous actions"):
-        sac.SAC(sac.Config(), envs.make("CartPole-v1")[0])
-
-
 @pytest.mark.slow
 def test_pendulum_is_solved_by_vmapped_agents():
     env, env_params = envs.make("Pendulum-v1")

@@ -6,22 +6,15 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import StrategyConfig
-from metaevo.evolution.loop import Evolution
-from tests.metaevo.toy import Quadratic, begun, distance, run
+from tests.metaevo.toy import Quadratic, begun, distance, evolution, run
 
 FILE = Path(__file__).parents[3] / "examples" / "random_search.py"
 NAME = f"{FILE}:RandomSearch"
 
 
 def test_one_from_a_file_improves():
-    config = metaevo.EvolutionConfig(
-        validation_seeds=2, validation_every=2, generations=30, num_devices=1, block_size=30
-    )
-    own = StrategyConfig(
-        algorithm=NAME, population_size=16, sigma=0.3, settings={"shrink": 0.95}
-    ).build()
-    this = Evolution(Quadratic(noise=0.1), own, config)
+    config = {"validation_seeds": 2, "validation_every": 2, "generations": 30, "num_devices": 1}
+    this = evolution(Quadratic(noise=0.1), config, algorithm=NAME, settings={"shrink": 0.95})
     state, metrics = run(this, 30)
     assert distance(this.result(state)) < 0.5 < distance(this.result(begun(this)))
     assert np.isnan(metrics["fitness_of_mean"][0])  # without a mean, nothing to validate yet
