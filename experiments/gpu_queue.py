@@ -55,7 +55,7 @@ class Job(NamedTuple):
     """flags of sizes for a CPU's patience"""
 
 
-LENGTHS = "{log_integer: [16, 305]}"
+LENGTHS = "{log_integer: [20, 305]}"  # Freeway's first episodes end in the 20th update
 """Updates of the trainings of an evolution on a GPU, at most 2.5 million steps."""
 BENCHMARK = "experiments/benchmark.py"
 JOBS = [
