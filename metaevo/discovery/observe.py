@@ -74,17 +74,9 @@ def observe(
     seed: int,
     check_stop: Callable[[], None],
 ) -> Observed:
-    """Train agents with the learned parts, and record the inputs of one part.
+    """Train agents with the learned parts; return finite samples of one part's inputs over time.
 
-    Args:
-        problem: of the evolution.
-        meta_params: of all parts.
-        part: the part to record.
-        seed: of the agents.
-        check_stop: raises if the run has to stop.
-
-    Returns:
-        finite samples from all times.
+    `check_stop` raises if the run has to stop.
     """
     parts, task, target = problem.parts, problem.bound[0], TARGETS[part.slot]
     hyperparams, rng = task.hyperparams, np.random.default_rng(seed)

@@ -61,11 +61,8 @@ def check_results(
 ) -> None:
     """Trace the methods of a learner, and check what they return.
 
-    Args:
-        name: of the learner in settings.
-        entry: of the learner.
-        learner: in an environment, in which `init` succeeds.
-        settings: hyperparams, meta-parameters or their shapes, and environment parameters.
+    `settings` are hyperparams, meta-parameters or their shapes, and environment parameters, with
+    which `init` succeeds.
 
     Raises:
         ConfigError: naming the method that fails, or whose result has another shape.

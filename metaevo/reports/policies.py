@@ -100,8 +100,9 @@ def plot_value_map(q: np.ndarray, visits: np.ndarray, cells: GridMap, path: plot
         axes.set_title(title, fontsize=11, color=plots.INK)
         figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
     best = np.isclose(q, q.max(axis=1, keepdims=True), rtol=1e-6, atol=0.0)
-    states, actions = np.nonzero(best & seen[:, None] & ~best.all(axis=1, keepdims=True))
+    best &= seen[:, None] & ~best.all(axis=1, keepdims=True)  # untrained: without a preference
     if cells.moves:
+        states, actions = np.nonzero(best[:, : len(cells.moves)])
         down, right = 0.42 * np.array(cells.moves).T[:, actions]
         rows, columns = np.divmod(states, cells.shape[1])
         units = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.007}

@@ -232,13 +232,7 @@ def open_run(
     """Open and lock a run's directory until the run has ended, or has stopped after a signal.
 
     A new run that fails before its first record leaves no directory, so that it can be tried again.
-
-    Args:
-        kind: of the run.
-        settings: of the run.
-        run_dir: of the run to `resume`, or new; by default named after the time under `runs/`.
-        resume: continue the run in this directory.
-        alone: whether this process may exit by itself; `commands.processes` ends several.
+    `alone` is whether this process may exit by itself; `commands.processes` ends several.
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.

@@ -109,14 +109,7 @@ class Found:
         self.study.keep(directory, self.measured)
 
     def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the fitness over the generations and the evolved meta-parameters.
-
-        Args:
-            folder: folder of the figures; created if it does not exist.
-
-        Returns:
-            the PNG files.
-        """
+        """Draw the fitness over the generations and what was evolved; return the PNG files."""
         figures = files.make_folder(folder)
         if len(self.metrics):
             plot_fitness({"": self.metrics}, figures / "fitness.png")

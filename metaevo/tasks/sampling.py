@@ -73,16 +73,11 @@ class Sample:
 def sampled(setup: Setup, task: Task, where: str) -> tuple[Setup, Sample]:
     """Read and check the distributions of a task, without compilation.
 
-    Args:
-        setup: of the learner on the task.
-        task: with the section `sample`.
-        where: the section, for error messages.
-
     Returns:
         the setup with an environment that can scale rewards, if they are drawn.
 
     Raises:
-        ConfigError: naming the key that does not fit.
+        ConfigError: naming `where`, the section, and the key that does not fit.
     """
     entries = read(task.sample, where)
     _check_env_params(where, setup, task, entries)

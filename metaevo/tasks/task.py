@@ -264,11 +264,11 @@ class Setup:
             return result
 
         def update(key: jax.Array, meta_params: MetaParams) -> Any:
-            learner = self._make(train, {slot.name: apply})
             state = learner.init(key, self.hyperparams, meta_params, self.env_params)
             return learner.update(state, self.hyperparams, meta_params, self.env_params)
 
         try:
+            learner = self._make(train, {slot.name: apply})
             jax.eval_shape(update, jax.random.key(0), meta_params)
         except ConfigError:
             raise

@@ -73,14 +73,7 @@ class TrainingResult:
         return found
 
     def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the learning curves: their mean with a 95% interval over the agents.
-
-        Args:
-            folder: of the figure; made if it does not exist.
-
-        Returns:
-            the PNG file.
-        """
+        """Draw the mean learning curve with its 95% interval over agents; return the PNG file."""
         from metaevo.reports import policies
 
         path = files.make_folder(folder) / "learning_curves.png"

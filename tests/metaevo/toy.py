@@ -48,8 +48,6 @@ class KeyOnly(Quadratic):
 
 
 class Failing(Quadratic):
-    """Every other key fails, for every candidate."""
-
     def evaluate(self, key, meta_params, task):
         failed = jax.random.uniform(key) < 0.5
         fitness = super().evaluate(key, meta_params, task).fitness

@@ -82,8 +82,6 @@ class Probe(Environment):
 
 
 class ActionReward(Probe):
-    """One step, reward 1 for action 1 and -1 for action 0: the policy takes action 1."""
-
     def pay(self, state, action, params):
         return 2.0 * action - 1.0
 

@@ -58,7 +58,6 @@ class Phases:
 
 
 def in_order_of_time(ring, env):
-    """The steps of one environment that the ring of two or more phases holds, oldest first."""
     return jax.tree.map(lambda x: np.asarray(x)[env::4], ring)
 
 

@@ -26,7 +26,6 @@ def grid_world(**overrides):
 
 
 def categorical(meta_params, context, trajectory):
-    """A rule with targets that are easy to compute: functions of what it sees."""
     del meta_params
     logits = jnp.flip(trajectory.next_prediction, axis=-1) + trajectory.reward[..., None]
     return Targets(jnp.exp(trajectory.log_prob) + context.progress, logits)

@@ -82,8 +82,6 @@ def test_nested_observations_become_a_vector(kind, observations):
 
 
 class InGymnasium(gymnasium.Env):
-    """Shows one state of `Nested`; an episode of one step pays the action."""
-
     observation_space = spaces.gymnax_space_to_gym_space(Nested().observation_space())
     action_space = gymnasium.spaces.Discrete(2)
 

@@ -124,3 +124,15 @@ def test_learn_is_radam_on_the_clipped_gradient(rollout):
     assert metrics["value_loss"] == pytest.approx(np.mean(losses), rel=1e-4)
     roots = np.sqrt(2 * np.array(losses))
     assert metrics["value_error"] == pytest.approx(np.mean(roots), rel=1e-4)
+
+
+def test_exploration(rollout):
+    """It falls for a fifth of ten updates by default."""
+    collect = jax.jit(rollout.learner.collect)
+    for steps, expected in ((None, [1.0, 0.7, 0.4, 0.4]), (4 * 64.0, [1.0, 0.85, 0.7, 0.55])):
+        hyperparams = pqn.Hyperparams(epsilon_end=0.4, epsilon_decay_steps=steps)
+        for number, epsilon in enumerate(expected):
+            state = rollout.state.replace(update=jnp.int32(number))
+            state, *_ = collect(state, hyperparams, PARAMS)
+            policy = rollout.learner.policy(state)
+            assert policy.epsilon == pytest.approx(epsilon, rel=1e-5)

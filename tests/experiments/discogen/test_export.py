@@ -59,7 +59,6 @@ TARGETS = [
 
 
 def saved(rule, folder):
-    """Return a reference to a rule; a part is saved with random meta-parameters."""
     if isinstance(rule, str):
         return rule
     leaves, tree = jax.tree.flatten(rule.init(jax.random.key(1)))
@@ -85,7 +84,6 @@ def exported(rule, folder):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A learner in the middle of training, with a batch that its parameters have left."""
     learner = ppo.PPO(SIZES, envs.make("CartPole-v1")[0], value_loss=losses.clipped_squared)
     env_params = envs.make("CartPole-v1")[1]
     state = jax.jit(learner.init)(jax.random.key(0), SETTINGS, None, env_params)

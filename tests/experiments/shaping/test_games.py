@@ -40,7 +40,6 @@ def climb(game, own, other):
 
 @pytest.fixture(scope="module")
 def policies():
-    """Pairs of policies [16, 2, 5], some of them nearly certain."""
     scale = np.geomspace(0.1, 8, 16)[:, None, None]
     return (scale * np.random.default_rng(0).normal(size=(16, 2, 5))).astype(np.float32)
 

@@ -144,7 +144,6 @@ def test_a_lower_loss_is_better(tmp_path):
 
 
 def evolution(path, sigma, held_out, of_mean):
-    """An evolution that was validated at its beginning only, and then compared."""
     config = {"strategy": {"sigma": sigma}, "evolution": {"generations": 3}, "run": {"seed": 0}}
     records = [
         {"fitness_mean": 1.0, "fitness_of_mean": of_mean if index == 0 else None}

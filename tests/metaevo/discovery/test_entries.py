@@ -62,7 +62,6 @@ def test_an_entry_computes_what_it_did(name):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A zoo of a test's own: a copy of the package's, which may be damaged."""
     shutil.copytree(zoo.FOLDER, tmp_path / "entries")
     monkeypatch.setattr(zoo, "FOLDER", tmp_path / "entries")
     return tmp_path / "entries"

@@ -34,7 +34,6 @@ class Node(NamedTuple):
 
 
 def random_tree(rng, depth):
-    """Nodes in Operon's order, and the value of the tree, computed beside them."""
     if depth == 0 or rng.random() < 0.2:
         value = float(f"{rng.normal():.3g}")
         match rng.integers(3):

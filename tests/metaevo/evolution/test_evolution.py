@@ -148,7 +148,6 @@ def assert_close(one, other):
 
 
 def moved(one, other, *blocks):
-    """The result of these blocks, then as many on other devices, and the metrics of all."""
     state, before = run(one, *blocks)
     state = devices.replicate(jax.device_get(devices.first(state)), other.num_devices)
     state, after = run(other, *blocks, state=state)

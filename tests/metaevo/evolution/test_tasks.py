@@ -108,14 +108,16 @@ def test_evaluations_in_bulk_draw_a_task_for_each_key():
 def test_frames_are_those_of_the_drawn_tasks():
     config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2}
     problem = Targets(2, 3)
-    this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config, generations=3))
-    records = [record for block in this.blocks(this.start(3)) for record in block.records]
+    config |= {"generations": 3, "block_size": 2}
+    this = Evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config))
+    blocks = this.blocks(this.start(3), frames=10)
+    records = [record for block in blocks for record in block.records]
 
     def frames(key, tasks):
         drawn = [problem.draw_task(task_key(key), number) for number in range(tasks)]
         return sum(int(problem.frames(task)) for task in drawn)
 
-    validation, expected = frames(key_for(3, Purpose.VALIDATION), 3), 0
+    validation, expected = frames(key_for(3, Purpose.VALIDATION), 3), 10
     for generation, agents in enumerate([3, 0, 3]):
         key = jax.random.fold_in(key_for(3, Purpose.EVOLUTION), generation)
         expected += frames(jax.random.split(key, 3)[1], 2) * 6 * 2 + validation * agents

@@ -41,7 +41,6 @@ def test_round_trip(run):
 
 
 def part(slot, apply, init=lambda key: jnp.float32(1.0), **members):
-    """A class of a part that someone has written."""
     functions = {"init": lambda self, key: init(key), "apply": lambda self, *each: apply(*each)}
     made = type("Mine", (Part,), {"slot": slot, **functions, **members})
     return dataclasses.dataclass(frozen=True)(made)

@@ -148,8 +148,6 @@ def test_mlflow_has_one_run_with_every_value_once(sent):
 
 
 class FakeRun:
-    """A run of wandb's client that a server already has in part."""
-
     def __init__(self, known, breaks_at=None):
         self.summary, self.rows, self.breaks_at = known, [], breaks_at
 

@@ -42,7 +42,6 @@ class Loss(Part):
 
 @pytest.fixture
 def own(monkeypatch):
-    """The reference to a part that is given as a class, in this process."""
     monkeypatch.setattr("metaevo.config.code._GIVEN", {})
     return reference_of(PART, Loss)
 

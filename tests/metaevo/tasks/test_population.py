@@ -73,7 +73,6 @@ def test_the_chunk_does_not_matter(population, task, keys):
 
 
 def test_agents_on_devices_match_single_agents(task, keys):
-    """Five agents with the same settings, dealt to two devices in chunks of two."""
     options = {"log_every": 7, "metrics": True, "chunk_size": 2, "num_devices": 2}
     fixed = Population(task, None, FITNESS, agents=5, **options)
     keys = jax.random.split(keys[0], 5)
@@ -165,6 +164,10 @@ def test_the_greedy_policy_is_evaluated_in_between(keys):
     assert sum(frames) == total * population.frames
     np.testing.assert_allclose(population.train(keys, variants).scores, population.scores(agents))
     assert np.std(agents.rows.evaluations) > 0
-    alone = jax.jit(task.evaluated_for(fitness).train)(keys[1], variants[2], None)
-    last = np.asarray(agents.rows.evaluations)[2 * SEEDS + 1]
-    np.testing.assert_allclose(alone.evaluations, last[1:])
+    rewards = agents.rows.episodes.rewards
+    train = jax.jit(task.evaluated_for(fitness).train)
+    for variant, seed in ((0, 2), (3, 0)):
+        alone = train(keys[seed], variants[variant], None)
+        own = np.asarray(agents.rows.evaluations)[variant * SEEDS + seed]
+        np.testing.assert_allclose(alone.evaluations, own[1:])
+        np.testing.assert_allclose(alone.episodes.rewards, rewards[variant * SEEDS + seed])

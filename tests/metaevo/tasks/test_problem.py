@@ -131,8 +131,6 @@ def test_diverged_training_has_no_fitness():
 
 
 class Standing(ppo.PPO):
-    """Training changes nothing."""
-
     def train(self, key, hyperparams, meta_params, env_params):
         state = self.init(key, hyperparams, meta_params, env_params)
         return TrainResult(

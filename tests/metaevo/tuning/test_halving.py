@@ -39,7 +39,6 @@ def objective_of(**sweep):
 
 
 def train(rates, should_prune=lambda trial, step, value: False, **sweep):
-    """Train trials; their results by number, and the environment steps that it took."""
     study, frames = Study(should_prune), []
     bar = Progress(disable=True)
     bar.update = frames.append

@@ -28,7 +28,6 @@ class OnePerStep(probes.Cycle):
 
 
 def new_agent(env):
-    """A learner, and a policy with nearly equal probabilities of all actions."""
     learner = ppo.PPO(ppo.Config(hidden_sizes=(4,)), env)
     obs = jnp.zeros(env.observation_space(env.default_params).shape)
     params = jax.tree.map(lambda x: 0.1 * x, drawn(learner.network, obs))
