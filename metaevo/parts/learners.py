@@ -148,7 +148,9 @@ def reference_to(part: Part) -> str:
     return reference_of(PART, type(part))
 
 
-def classes_to_evolve(evolve: Any, settings: Any = None) -> dict[str, tuple[str, type[Part]]]:
+def classes_to_evolve(
+    evolve: Any, learner: str, settings: Any = None
+) -> dict[str, tuple[str, type[Part]]]:
     """Return the slots and the classes of the parts in `evolve`, by short names or by slots.
 
     `settings` is the user's section `component`, valid or not, in which a formula has its slot.
@@ -179,6 +181,10 @@ def classes_to_evolve(evolve: Any, settings: Any = None) -> dict[str, tuple[str,
             raise ConfigError(f"{where}: {reference} fills the slot {show(slot)}, not {short}")
         if not isinstance(slot, str):
             raise ConfigError(f"{where}: component.slot = {show(slot)}: must be a name")
+        try:
+            slot_of(learner, slot)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {short} fills {slot!r}: {error}") from None
         found[short] = slot, cls
     return found
 

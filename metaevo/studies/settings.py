@@ -274,7 +274,7 @@ def settings_class(raw: PlainDict) -> type[Any]:
     if evolve is None:
         names = ", ".join(learners.PARTS)
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {names}")
-    evolved = learners.classes_to_evolve(evolve, raw.get("component"))
+    evolved = learners.classes_to_evolve(evolve, learner, raw.get("component"))
     if isinstance(evolve, str):
         ((_, part),) = evolved.values()
         settings.append(section("component", part))
