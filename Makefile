@@ -92,6 +92,7 @@ lint: $(STAMP) ## ruff (rules and format), mypy, and who imports whom
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(dir $(RUN))lint-imports
+	$(RUN) tests/mutations/run.py --check
 
 format: $(STAMP) ## let ruff repair and format the code
 	$(RUN) -m ruff check --fix .
