@@ -4,5 +4,10 @@ import sys
 
 from metaevo.__main__ import main
 
+OTHERS = {"--config", "--problem", "--resume"}
+"""Flags that say what evolves."""
+
 if __name__ == "__main__":
-    sys.exit(main(["evolve", "--evolve", "value_loss", *sys.argv[1:]]))
+    is_said = any(word.partition("=")[0] in OTHERS for word in sys.argv[1:])
+    part = [] if is_said else ["--evolve", "value_loss"]
+    sys.exit(main(["evolve", *part, *sys.argv[1:]]))

@@ -86,7 +86,8 @@ class Source:
             copy = ast.ClassDef(home.__name__, [], [], body, [], type_params=[])  # type: ignore[call-arg]
             self._texts[module.__name__][key] = ""  # it may refer to itself
             self._texts[module.__name__][key] = self._copied(module, copy)
-        bases = "".join(f"{_slug(each.__module__)}.{each.__name__}, " for each in homes)
+        order = [each for each in kind.__mro__ if each in homes]
+        bases = "".join(f"{_slug(each.__module__)}.{each.__name__}, " for each in order)
         return f"type({kind.__name__!r}, ({bases}), {values!r})()"
 
     def need(self, module: ModuleType, name: str) -> str:

@@ -12,7 +12,6 @@ from metaevo.commands.run_options import (
     add_process_flags,
     parse_settings,
     run_parser,
-    set_up_jax,
     start_jax,
     without_env_params,
 )
@@ -154,7 +153,7 @@ def _preset(component: Any, learner: Any) -> PlainDict:
     """
     names, what, own = preset_names(), component, is_name(component)
     if own:
-        set_up_jax()
+        start_jax()
         from metaevo.parts.learners import part_class
 
         what = SLOTS.get(part_class(component).slot)

@@ -5,7 +5,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from metaevo.commands.run_options import computing, parse_settings, set_up_jax
+from metaevo.commands.run_options import computing, parse_settings, start_jax
 from metaevo.config import ConfigError, PlainDict, code, exit_on_config_error, files, to_dict
 
 
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
             raise ConfigError("--config: name the settings with --tasks")
         if args.tasks is None:
             raise ConfigError("--tasks: name a file with the settings of an evolution, or a preset")
-        set_up_jax()  # importing programs starts its backend
+        start_jax()
         from metaevo.discovery.proposals import raw_settings
 
         return raw_settings(args.slot, args.tasks)

@@ -137,7 +137,7 @@ def parse_settings(
         raise SystemExit(0)
     given, command = _groups(rest), parser.prog.split()[-1]
     short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
-    overrides = _parse_overrides({**short, **given})
+    overrides = _parse_overrides({**short, **{name: each for name, each in given.items() if each}})
     try:
         if args.config is not None:
             args.config = find_preset(args.config)
@@ -147,7 +147,7 @@ def parse_settings(
         else:
             known = defaults(args, overrides)
         raw = merge(known, overrides)
-        set_up_jax()
+        (start_jax if names_in(raw) else set_up_jax)()  # code of the user's may use its backend
         cls = settings_class(command, raw)
         if args.help:
             from metaevo.config.documentation import add_settings
@@ -182,7 +182,7 @@ def settings_in(
     content = run.read_config()
     settings = adapt(content["config"])
     if args.code or names_in(overrides):
-        set_up_jax()  # importing an environment starts its backend
+        start_jax()
     used = merge(settings, overrides)
     if args.code or names_in(used):
         from metaevo.config import code

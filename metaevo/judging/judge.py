@@ -33,7 +33,7 @@ from metaevo.evolution.problem import (
 )
 from metaevo.judging.budget import Budget
 from metaevo.judging.scores import Scores
-from metaevo.runs.checkpoint import load_tree
+from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.terminal import Progress as Bar
 from metaevo.statistics import fill_missing
 from metaevo.tasks.fitness import Windows, mean_returns
@@ -160,7 +160,8 @@ class Judgement:
     def save(self, path: str | os.PathLike) -> None:
         """Write the scores so far to an .npz file, which is replaced atomically."""
         files.make_folder(Path(path).parent)
-        self.scores.save(path, done=self.done, total=self.total, identity=self.identity)
+        progress = {"done": self.done, "total": self.total, "identity": self.identity}
+        save_tree(Path(path), self.scores.arrays(), {**self.scores.about(), **progress})
 
     def restore(self, path: str | os.PathLike) -> None:
         """Read the scores so far of the same judgement.

@@ -235,11 +235,14 @@ class Scores:
         numbers = difference, (low, high), self.tried, drift
         return Verdict(word, name, others[best], *numbers, margin)
 
-    def save(self, path: str | os.PathLike, **progress: Any) -> Path:
-        """Write all arrays and names to an .npz file, with the progress of a judgement."""
-        about = {name: getattr(self, name) for name in (*NAMES, "frames")}
-        save_tree(Path(path), self.arrays(), {**about, **progress})
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write all arrays and names to an .npz file."""
+        save_tree(Path(path), self.arrays(), self.about())
         return Path(path)
+
+    def about(self) -> dict[str, Any]:
+        """Return all names, and the frames, by field."""
+        return {name: getattr(self, name) for name in (*NAMES, "frames")}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays by name."""

@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 FEWEST, FRAMES = 3, 24
 """Pictures of a film of the generations, at least and at most."""
+SECONDS = 15.0
+"""For drawing them, so that slow figures have fewer."""
 FPS, LAST = 4.0, 9
 """Frames per second, and how often the last one is repeated."""
 DPI, HEIGHT = 64, 400
@@ -44,9 +47,13 @@ def animate(
     """
     if len(generations) < FEWEST:
         return []
-    count, paths = min(FRAMES, len(generations)), list[Path]()
-    points = np.linspace(0, len(generations) - 1, count).round().astype(int).tolist()
-    drawn = [_drawn(draw, point) for point in points]
+    last, paths = len(generations) - 1, list[Path]()
+    first = _drawn(draw, 0)
+    began = time.monotonic()
+    end = _drawn(draw, last)
+    count = min(FRAMES, last + 1, max(2, int(SECONDS / (time.monotonic() - began))))
+    points = np.linspace(0, last, count).round().astype(int).tolist()
+    drawn = [first, *(_drawn(draw, point) for point in points[1:-1]), end]
     for name in drawn[0]:
         pictures = [found[name] for found in drawn]
         if not isinstance(pictures[0], Image.Image):
@@ -126,7 +133,7 @@ def _times(
     figure.set_size_inches(plots.WIDTH, height / DPI)
     now, found = figure.axes[0].axvline(0, color=plots.INK), []
     for generation in generations:
-        now.set_xdata([generation, generation])
+        now.set_xdata([max(generation - 1, 0)] * 2)  # the record of what was found
         figure.axes[0].set_title(f"generation {generation}", fontsize=12)
         found.append(_image(figure))
     return found

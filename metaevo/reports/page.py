@@ -221,8 +221,14 @@ def number(value: float | None) -> str:
     """Format with about four significant digits: 106.0, 0.690, 12,345; "-" for None."""
     if value is None:
         return MISSING
-    decimals = _shared_decimals([value], least=3)
-    return f"{value:z.3g}" if decimals is None else f"{value:z,.{decimals}f}"
+    size = abs(value)
+    if not math.isfinite(value) or size >= 1e15:
+        return f"{value:.4g}"
+    if size >= 9999.5:
+        return f"{value:,.0f}"
+    if size >= 1:
+        return f"{value:#,.4g}".rstrip(".")
+    return f"{value:.3f}" if size >= 0.1 else f"{value:z.3g}"
 
 
 def estimate(
@@ -279,16 +285,16 @@ def cell(value: object, decimals: int | None = None) -> str:
     return MISSING if value is None else str(value)
 
 
-def _shared_decimals(values: Sequence[float], least: int = 2) -> int | None:
+def _shared_decimals(values: Sequence[float]) -> int | None:
     """Return the decimals that give all values enough digits; None if no number of decimals does.
 
-    The smallest value has `least` significant digits or more.
+    The smallest value has two significant digits or more.
     """
     sizes = [abs(value) for value in values if math.isfinite(value) and value]
     if not sizes:
         return 0
     largest, smallest = _exponent(max(sizes)), _exponent(min(sizes))
-    decimals = max(0, min(DIGITS - 1, DIGITS - 1 - largest), least - 1 - smallest)
+    decimals = max(0, min(DIGITS - 1, DIGITS - 1 - largest), 1 - smallest)
     return decimals if decimals <= DIGITS and largest < 15 else None
 
 

@@ -235,7 +235,7 @@ def _read(path: Path) -> tuple[PlainDict, PlainDict]:
         with open(path, "rb") as file:
             sealed = memoryview(file.read())
         if hashlib.sha256(sealed[:-_DIGEST]).hexdigest().encode() != sealed[-_DIGEST:]:
-            raise ValueError("it is cut off or damaged")
+            raise ValueError("it is cut off or damaged, or of an earlier version")
         with np.load(io.BytesIO(sealed), allow_pickle=False) as archive:
             if any(each.compress_size < each.file_size for each in archive.zip.infolist()):
                 raise ValueError("it is compressed")

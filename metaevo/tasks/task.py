@@ -258,9 +258,10 @@ class Setup:
 
         def apply(*arguments: Any) -> Any:
             result = part.apply(*arguments)
-            if slot.inputs and getattr(result, "shape", None) != ():
+            found = jax.eval_shape(lambda: result)
+            if slot.inputs and getattr(found, "shape", None) != ():
                 call = signature(slot)
-                raise ConfigError(f"{where}: {call} must return a scalar, not {result}")
+                raise ConfigError(f"{where}: {call} must return a scalar, not {found}")
             return result
 
         def update(key: jax.Array, meta_params: MetaParams) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import metaevo
 from experiments.discogen import glue, modules
 from experiments.discogen.__main__ import main
+from experiments.discogen.source import Source
 from metaevo import parts
 from purerl import envs, ppo
 from purerl.parts import losses
@@ -122,6 +123,26 @@ def test_gradients_of_losses_are_equal(rule, trained, tmp_path):
     given = theirs, batch.advantage, batch.target, SimpleNamespace(apply=apply), CONFIG
     exported_one = jax.grad(lambda params: module.loss_actor_and_critic(params, *given)[0])
     is_close(*jax.jit(lambda params: (exported_one(params), ours(params)))(params))
+
+
+class Square(metaevo.Part):
+    def apply(self, meta_params, context, error):
+        return self.shape(error)
+
+    def shape(self, error):
+        return error**2
+
+
+class Absolute(Square):
+    def shape(self, error):
+        return abs(error)
+
+
+def test_a_part_keeps_its_methods_next_to_one_of_its_base():
+    source = Source()
+    found = [source.part(Absolute()), source.part(Square())]
+    exec(f"from types import SimpleNamespace\n{source.text}", space := {})
+    assert [eval(each, space).apply(None, None, 3.0) for each in found] == [3.0, 9.0]
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS, ids=repr)
