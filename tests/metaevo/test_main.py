@@ -42,7 +42,6 @@ def test_a_closed_pipe_is_silent(argv):
 
 @pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_a_table_is_printed_in_any_encoding(encoding):
-    """rich draws the line below a table's head."""
     done = python("-m", "metaevo", "zoo", env={**os.environ, "PYTHONIOENCODING": encoding})
     assert (done.returncode, done.stderr) == (0, "")
     line = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" if encoding == "utf-8" else "?"

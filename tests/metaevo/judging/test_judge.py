@@ -78,7 +78,6 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
 
 @pytest.mark.long
 def test_several_tasks_have_scores_and_scales_of_their_own():
-    """They share a program, because they differ in traced numbers only."""
     tasks = [metaevo.Task("GridWorld", {"size": 3, "slip_probability": p}) for p in (0.0, 0.3)]
     problem, budget = q_problem(*tasks), metaevo.Budget(0, seeds=64)
     assert problem.tasks == ["GridWorld", "GridWorld-2"]
@@ -117,7 +116,6 @@ def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
     ],
 )
 def test_a_judgement_goes_on_with_the_same_settings_only(changes, tmp_path):
-    """The frames, the names and the meta-parameters are the same."""
     learner = "dqn" if "fixed" in changes else "q_learning"
     given = {
         "parts": ValueLossNetwork(hidden_sizes=(2,)),

@@ -149,7 +149,6 @@ def test_agents_of_a_learned_optimizer_train_on_all_devices(keys):
 
 
 def test_the_greedy_policy_is_evaluated_in_between(keys):
-    """Agents in pieces, at once and alone; a rung of a sweep is evaluated, too."""
     fitness = FitnessConfig(0.0, evaluation_return=1.0, evaluation_episodes=2, evaluations=3)
     task, variants, total = q_task(8), settings(RATES), len(RATES) * SEEDS
     population = Population(task, None, fitness, chunk_size=4, rungs=[1])

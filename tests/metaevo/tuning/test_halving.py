@@ -58,7 +58,6 @@ def test_rungs():
 
 @pytest.mark.long
 def test_compute_is_counted_and_survivors_are_untouched():
-    """Stop all but the three best at the first rung, and all but the best at the second one."""
     reported = {1: {}, 3: {}, 9: {}}
     left = {1: {0, 6, 4}, 3: {6}, 9: {6}}
 

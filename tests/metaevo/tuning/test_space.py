@@ -111,7 +111,6 @@ def test_only_sigma_and_the_learning_rate_share_a_program():
 
 
 def test_the_best_settings_of_a_problem_name_it_and_evolve():
-    """As best.yaml has them, in which defaults are left out."""
     name = f"{ROOT / 'examples' / 'throw.py'}:Throw"
     raw = {
         "problem": name,

@@ -67,7 +67,6 @@ def work(study, value):
 
 @pytest.mark.parametrize("sampler", ["random", "sobol", "grid"])
 def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config, space, sampler):
-    """Finished trials stay, and the settings of a grid or of a random search are the same."""
     grid = Space({"a": IntDistribution(0, 4), "b": IntDistribution(1, 1)})
     config, space = make_config(trials=5, sampler=sampler), grid if sampler == "grid" else space
     with Study(None, config, space, seed=0) as study:
