@@ -258,7 +258,7 @@ class Setup:
 
         def apply(*arguments: Any) -> Any:
             result = part.apply(*arguments)
-            found = jax.eval_shape(lambda: result)
+            found = jax.eval_shape(lambda: result) if slot.inputs else None
             if slot.inputs and getattr(found, "shape", None) != ():
                 call = signature(slot)
                 raise ConfigError(f"{where}: {call} must return a scalar, not {found}")
