@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--name", help=text)
     parser.add_argument(
         "--unseen", nargs="?", const="", metavar="FILE",
-        help="judge it on the tasks of a YAML file, or of evaluation.unseen in its settings",
+        help="judge it on the tasks of a YAML file (Acrobot-v1: {}), or of its evaluation.unseen",
     )  # fmt: skip
     parser.add_argument(
         "--comparison", choices=("quick", "full"), default="full", metavar="SIZE",

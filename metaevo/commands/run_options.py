@@ -146,7 +146,7 @@ def parse_settings(
             known = settings_in(args, overrides, lambda saved: saved)
         else:
             known = defaults(args, overrides)
-        raw = merge(known, overrides)
+        raw = merge(_without_layers(known, overrides), overrides)
         (start_jax if names_in(raw) else set_up_jax)()  # code of the user's may use its backend
         cls = settings_class(command, raw)
         if args.help:
@@ -189,6 +189,16 @@ def settings_in(
 
         code.admit(run.path, used, content["resolved"], overrides, args.code)
     return settings
+
+
+def _without_layers(settings: PlainDict, overrides: PlainDict) -> PlainDict:
+    """Return settings without those of the default network, if the overrides name another."""
+    train, changes = settings.get("train"), overrides.get("train")
+    if not (isinstance(train, dict) and isinstance(changes, dict) and changes.get("network")):
+        return settings
+    from purerl.parts.networks import OF_DEFAULT
+
+    return {**settings, "train": {key: train[key] for key in train if key not in OF_DEFAULT}}
 
 
 def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:

@@ -37,8 +37,7 @@ class Budget:
     """
 
     settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
-    """points of the space that every contender tries, in addition to the untuned setting; 0 for no
-    tuning"""
+    """points of the space that every contender tries besides the untuned setting; 0: no tuning"""
     screening_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 2
     """seeds of every setting"""
     finalists: Annotated[int, Interval(ge=2, le=MOST)] = 8

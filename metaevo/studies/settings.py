@@ -147,8 +147,8 @@ class EvolveSettings(EvolutionSettings):
             raise ValueError("tasks: is empty; name at least one task")
         if self.task != TaskConfig():
             raise ValueError(
-                "task and tasks: give one of them; a rule of several tasks is judged on others by "
-                "metaevo evaluate --unseen FILE"
+                "task and tasks: must be only one of them; a rule of several tasks is judged on "
+                "others by metaevo evaluate --unseen FILE"
             )
         if count is not None and count > most:
             raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")

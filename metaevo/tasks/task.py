@@ -260,8 +260,7 @@ class Setup:
             result = part.apply(*arguments)
             found = jax.eval_shape(lambda: result) if slot.inputs else None
             if slot.inputs and getattr(found, "shape", None) != ():
-                call = signature(slot)
-                raise ConfigError(f"{where}: {call} must return a scalar, not {found}")
+                raise ConfigError(f"{where}: {signature(slot)} must return a scalar, not {found}")
             return result
 
         def update(key: jax.Array, meta_params: MetaParams) -> Any:

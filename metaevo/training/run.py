@@ -17,6 +17,7 @@ from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
+from metaevo.parts.part import Part
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.resume import restore
@@ -73,7 +74,7 @@ def train(
         resume: continue from the last checkpoint.
         sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
             fills a slot, such as `value_loss`: the name of a hand-written function, the directory
-            of a run or a saved part, a part's file, `zoo:NAME`, or without a run_dir a
+            of a run or a saved part, a part's file, `zoo:NAME`, or without a run_dir a part, a
             function, a pair of function and meta-parameters, as `metaevo.load` returns, or the
             result of `metaevo.evolve`.
 
@@ -91,6 +92,8 @@ def train(
         value = raw.get(slot)
         if value is not None and hasattr(value, "part"):  # the result of an evolution
             value = raw[slot] = value.part(slot)
+        if isinstance(value, Part):
+            value = value.apply, value.init(jax.random.key(0))
         if callable(value) or isinstance(value, tuple):
             del raw[slot]
             functions[slot] = pair = value if isinstance(value, tuple) else (value, None)

@@ -21,7 +21,7 @@ LECUN_NORMAL = nn.initializers.lecun_normal()
 orthogonal kernels: docs/reference/dqn.md."""
 
 
-_OF_DEFAULT = (
+OF_DEFAULT = (
     "hidden_sizes", "activation", "shared_network", "layer_norm", "recurrent_size", "dueling",
     "state_dependent_std",
 )  # fmt: skip
@@ -239,7 +239,7 @@ def check_unused(config: Any) -> None:
     """
     for each in dataclasses.fields(config) if config.network is not None else ():
         value = getattr(config, each.name)
-        if each.name in _OF_DEFAULT and value != each.default:
+        if each.name in OF_DEFAULT and value != each.default:
             raise SettingError(
                 f"{each.name} = {value!r}: has no effect with a network of your own; leave it at "
                 f"its default, {each.default!r}"

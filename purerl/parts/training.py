@@ -28,10 +28,10 @@ class BaseConfig:
     """steps in every environment between two updates"""
 
     def __post_init__(self) -> None:
-        if self.num_updates < 1:
+        if not 0 < self.frames_per_update <= self.total_timesteps:
             raise ValueError(
                 f"total_timesteps = {self.total_timesteps} must be at least one update, "
-                f"num_envs x num_steps = {self.frames_per_update}"
+                f"num_envs x num_steps = {self.frames_per_update}, which must be above 0"
             )
 
     @property
