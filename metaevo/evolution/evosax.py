@@ -16,7 +16,8 @@ import numpy as np
 import optax
 from annotated_types import Gt, Interval
 
-from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value
+from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value, show
+from metaevo.config.references import Kind, resolve
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
@@ -34,6 +35,15 @@ OWN = {
     LOW_RANK: "metaevo.evolution.low_rank:LowRankES",
 }
 """Classes of the algorithms that are not of evosax, imported when they are used."""
+
+
+def _no_strategy(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Strategy):
+        return ""
+    return "must be a class that derives from metaevo.Strategy"
+
+
+STRATEGY = Kind("strategy.algorithm", "class of a strategy", _no_strategy, OWN)
 OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
@@ -174,9 +184,20 @@ class StrategyConfig(Strategy):
         name = self.algorithm
         if name not in OWN and not is_name(name):
             return self
-        from metaevo.evolution.algorithms import construct
-
-        return construct(self, OWN.get(name))
+        kind = resolve(STRATEGY, name)
+        own, known = ({each.name for each in dataclasses.fields(each)} for each in (kind, self))
+        given = {key: getattr(self, key) for key in own & known}
+        if unknown := sorted(self.settings.keys() - own):
+            allowed = ", ".join(sorted(own - known)) or "none"
+            raise ConfigError(
+                f"strategy.settings: {kind.__name__} has no setting {unknown[0]!r}; "
+                f"allowed: {allowed}"
+            )
+        try:
+            return kind(**given | self.settings)
+        except Exception as error:
+            what = f"{STRATEGY.key} = {show(name)}: cannot be made with its settings"
+            raise failure(what, error) from error
 
 
 class OpenES(StrategyConfig):

@@ -116,14 +116,11 @@ class Formula(Written):
         """The formulas as functions of named inputs."""
         expressions, units = list(self.factors.values()), self.units
 
-        def evaluate(meta_params, inputs, number=0):
+        def evaluate(meta_params, inputs, number):
             constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
             return expressions[number].evaluate(inputs | constants)
 
-        def along(view):
-            return lambda x, others: evaluate(others["meta_params"], view(x, others))
-
-        return Rule(expressions[0].names, evaluate, along, self.gives, tuple(self.factors))
+        return Rule(expressions[0].names, evaluate, self.gives, tuple(self.factors))
 
 
 HAND_WRITTEN: dict[str, dict[str, Formula]] = {

@@ -45,13 +45,12 @@ class Rule(NamedTuple):
     """inputs that it looks at"""
     evaluate: Callable[[MetaParams, Mapping[str, Any], int], jax.Array]
     """`(meta_params, inputs, number) -> value`; number counts the hyperparams of a schedule"""
-    along: Callable[[View], Callable[[jax.Array, dict[str, Any]], jax.Array]]
-    """from a view to `(x, others) -> number`, which can be differentiated by x; others has the
-    other arguments and "meta_params" """
     gives: str = "value"
     """whether it is a loss, or the derivative of a loss (slope)"""
     hyperparams: tuple[str, ...] = ()
     """of a schedule"""
+    forward: bool = False
+    """whether it can be differentiated in forward mode only"""
 
 
 class Language(NamedTuple):
@@ -107,7 +106,7 @@ def is_same(first: jax.Array, second: jax.Array) -> jax.Array:
 
 def of_scalars(arguments: tuple[str, ...], view: View, start: str, rule: Rule) -> Function:
     """Return a function of scalars; one that is given by its slope is zero at an argument, or 0."""
-    along = rule.along(view)
+    value = differentiable(rule, view)
 
     def function(meta_params, context, x, *rest):
         others = dict(zip(arguments[1:], rest, strict=True)) | {"meta_params": meta_params}
@@ -116,11 +115,33 @@ def of_scalars(arguments: tuple[str, ...], view: View, start: str, rule: Rule) -
         if "length" in rule.names:
             others["length"] = length(context)
         if rule.gives == "value":
-            return along(x, others)
+            return value(x, others)
         begin = others[start] if start else 0.0
-        return integral(along)(x, jnp.asarray(begin, jnp.float32), others)
+        return integral(value)(x, jnp.asarray(begin, jnp.float32), others)
 
     return function
+
+
+def differentiable(rule: Rule, view: View) -> Callable[[jax.Array, dict[str, Any]], jax.Array]:
+    """Return `(x, others) -> number`, which can be differentiated by x.
+
+    `others` has the other arguments and "meta_params".
+    """
+
+    def value(x, others):
+        return rule.evaluate(others["meta_params"], view(x, others), 0)
+
+    if not rule.forward:
+        return value
+    by_x = jax.custom_jvp(value)
+
+    @by_x.defjvp
+    def derivative(primals, tangents):
+        x, others = primals
+        found, slope = jax.jvp(lambda x: value(x, others), (x,), (jnp.ones_like(x),))
+        return found, slope * tangents[0]
+
+    return by_x
 
 
 NODES, WEIGHTS = (each.astype(np.float32) for each in np.polynomial.legendre.leggauss(16))

@@ -18,7 +18,7 @@ import numpy as np
 from annotated_types import Interval
 
 from metaevo.config import PlainMapping, show
-from metaevo.evolution import growth, postfix
+from metaevo.evolution import postfix, variation
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, StrategyConfig
 from metaevo.evolution.postfix import Programs
 from metaevo.parts import formula, interpreter, languages
@@ -30,7 +30,7 @@ Operation = Literal[
     "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate", "abs",
     "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
 ]  # fmt: skip
-_height = jax.jit(growth.height)
+_height = jax.jit(postfix.height)
 
 
 class Strategy(StrategyConfig):
@@ -151,7 +151,7 @@ class Program(Written):
 
         def init_one(key):
             draw_key, choice_key, half_key = jax.random.split(key, 3)
-            drawn = growth.random_program(
+            drawn = variation.random_program(
                 draw_key, self.operations, len(self.names), self.length, self.depth
             )
             if not starts:
@@ -169,23 +169,12 @@ class Program(Written):
     def rule(self) -> Rule:
         """The programs as functions of named inputs."""
 
-        def program_of(meta_params, number=0):
-            return meta_params["codes"][number], meta_params["constants"][number]
-
         def evaluate(meta_params, inputs, number):
-            values = [inputs[name] for name in self.names]
-            return interpreter.evaluate(self.operations, program_of(meta_params, number), values)
+            program = meta_params["codes"][number], meta_params["constants"][number]
+            values = [jnp.float32(inputs[name]) for name in self.names]
+            return interpreter.evaluate(self.operations, program, values)
 
-        def along(view):
-            def inputs_of(x, others):
-                inputs = view(x, others)
-                return [jnp.float32(inputs[name]) for name in self.names]
-
-            return interpreter.differentiable(
-                self.operations, lambda others: program_of(others["meta_params"]), inputs_of
-            )
-
-        return Rule(frozenset(self.names), evaluate, along, self.gives, self.hyperparams)
+        return Rule(frozenset(self.names), evaluate, self.gives, self.hyperparams, forward=True)
 
     def fingerprint(self, meta_params: PlainMapping) -> jax.Array:
         """Return the outputs of programs on the batch of their slot, [programs * POINTS]."""
