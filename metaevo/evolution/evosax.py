@@ -43,7 +43,7 @@ def _no_strategy(kind: Any) -> str:
     return "must be a class that derives from metaevo.Strategy"
 
 
-STRATEGY = Kind("strategy.algorithm", "class of a strategy", _no_strategy, OWN)
+STRATEGY = Kind("strategy.algorithm", "class that derives from metaevo.Strategy", _no_strategy, OWN)
 OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
@@ -186,15 +186,9 @@ class StrategyConfig(Strategy):
             return self
         kind = resolve(STRATEGY, name)
         own, known = ({each.name for each in dataclasses.fields(each)} for each in (kind, self))
-        given = {key: getattr(self, key) for key in own & known}
-        if unknown := sorted(self.settings.keys() - own):
-            allowed = ", ".join(sorted(own - known)) or "none"
-            raise ConfigError(
-                f"strategy.settings: {kind.__name__} has no setting {unknown[0]!r}; "
-                f"allowed: {allowed}"
-            )
+        _check_settings(kind.__name__, self.settings, own)
         try:
-            return kind(**given | self.settings)
+            return kind(**{key: getattr(self, key) for key in own & known} | self.settings)
         except Exception as error:
             what = f"{STRATEGY.key} = {show(name)}: cannot be made with its settings"
             raise failure(what, error) from error
@@ -254,14 +248,18 @@ def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
 
     values = {key: getattr(params, key) for key in params.__dataclass_fields__}
     scalars = {key for key, value in values.items() if jnp.ndim(value) == 0}
-    if unknown := sorted(config.settings.keys() - constructor - scalars):
-        allowed = ", ".join(sorted(constructor | scalars)) or "none"
-        raise ConfigError(
-            f"strategy.settings: {name} has no setting {unknown[0]!r}; allowed: {allowed}"
-        )
+    _check_settings(name, config.settings, constructor | scalars)
     overrides: PlainDict = {"std_init": config.sigma} if "std_init" in scalars else {}
     overrides |= {key: config.settings[key] for key in config.settings.keys() - constructor}
     return algorithm, params.replace(**overrides)
+
+
+def _check_settings(name: str, given: PlainDict, known: set[str]) -> None:
+    if unknown := sorted(given.keys() - known):
+        allowed = ", ".join(sorted(known)) or "none"
+        raise ConfigError(
+            f"strategy.settings: {name} has no setting {unknown[0]!r}; allowed: {allowed}"
+        )
 
 
 def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:

@@ -10,9 +10,9 @@ of a step, the value of another function of scalars.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -326,12 +326,28 @@ ratio: of the new and the old probability; the inputs of an optimizer: `optimize
 of targets: `purerl.parts.step_targets.backwards`."""
 
 
+@dataclass(frozen=True)
 class Written(Part):
     """Base of a formula and of programs: rules in a slot, which is one of their settings."""
 
-    slot: str  # type: ignore[misc]
-    gives: str
-    arguments: tuple[str, ...]
+    slot: str = "value_loss"  # type: ignore[misc]
+    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
+    learner of your own that is a function of scalars"""
+    gives: Literal["value", "slope"] = field(default="value", kw_only=True)
+    """whether it is the loss or the derivative of the loss by its first argument"""
+    arguments: tuple[str, ...] = field(default=(), kw_only=True)
+    """scalar arguments of a slot of your own; by default those of the learner's slot"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can, when the slot's inputs are known."""
+        if self.language is None:  # until it is in a learner's slot
+            return
+        if self.gives == "slope" and not self.language.arguments:
+            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise `ValueError` for settings that do not fit the slot's inputs."""
 
     @property
     def rule(self) -> Rule:
@@ -357,17 +373,12 @@ class Written(Part):
             raise ValueError(f"slot = {show(self.slot)}: takes no formula, or has no learner yet")
         return language
 
-    def check_gives(self) -> None:
-        """Raise `ValueError` if the slot has no slope."""
-        if self.gives == "slope" and not self.known.arguments:
-            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
-
     def in_slot(self, slot: Slot) -> Self:
         """Return the part with the slot's scalar arguments."""
         known = LANGUAGES.get(slot.name)
         if slot.inputs == (known.arguments if known else ()):
             return self
-        return replace(self, arguments=slot.inputs)  # type: ignore[call-arg]
+        return replace(self, arguments=slot.inputs)
 
     def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
         """Apply the slot's function."""

@@ -49,11 +49,6 @@ class Program(Written):
     """
 
     strategy: ClassVar[type[StrategyConfig]] = Strategy
-    slot: str = "value_loss"  # type: ignore[misc]
-    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
-    learner of your own that is a function of scalars"""
-    gives: Literal["value", "slope"] = "value"
-    """whether a program is the loss or its derivative by its first argument"""
     inputs: tuple[str, ...] = ()
     """inputs of the slot that programs may use, named as in formulas; by default all"""
     operations: tuple[Operation, ...] = (
@@ -70,14 +65,10 @@ class Program(Written):
     these, and the others are random, as all are without it"""
     hyperparams: tuple[str, ...] = ("learning_rate",)
     """schedule: the hyperparameters that are multiplied, each by a program of its own"""
-    arguments: tuple[str, ...] = ()
-    """scalar arguments of a slot of your own; by default those of the learner's slot"""
 
-    def __post_init__(self) -> None:
-        """Check what no single field can."""
-        if self.language is None:  # until it is in a learner's slot
-            return
-        known = self.language.names
+    def check(self) -> None:
+        """Check the inputs, and that programs in `start` can be read."""
+        known = self.known.names
         for name in self.inputs:
             if name not in known:
                 raise ValueError(f"inputs: {show(name)} must be one of {', '.join(known)}")
@@ -86,7 +77,6 @@ class Program(Written):
                 raise ValueError(f"{key}: must name each once")
         if not self.hyperparams:
             raise ValueError("hyperparams: must name at least one")
-        self.check_gives()
         for expression in self.start:
             self.compiled(expression)
 

@@ -264,7 +264,7 @@ def test_validity():
     assert languages.is_valid(outputs).tolist() == [True, False, False]
     no_program = {"codes": jnp.full((1, 24), 3), "constants": jnp.zeros((1, 24))}
     for gives in ("value", "slope"):
-        config = program.Program("policy_loss", gives, operations=("add",))
+        config = program.Program("policy_loss", gives=gives, operations=("add",))
         assert not languages.is_valid(config.fingerprint(no_program))
 
 
