@@ -40,7 +40,6 @@ from purerl.types import (
     PyTree,
     Rollout,
     Slot,
-    Train,
 )
 
 
@@ -62,11 +61,6 @@ class Config(training.BaseConfig):
     shortest_lifetime: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """share of the updates after which the first agents stop learning; each agent draws its own
     lifetime between that and all updates, log-uniformly, and acts without learning from then on"""
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.frames_per_update
 
 
 class Hyperparams(training.BaseHyperparams):
@@ -353,13 +347,8 @@ SLOTS = (
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return LPG(config, env, **slots).train
+LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)
+make_train = LEARNER.make_train
 
 
 def checked_targets(
@@ -390,6 +379,3 @@ def _distance(prediction: jax.Array, target: jax.Array) -> jax.Array:
         log_prob, log_target = jax.nn.log_softmax(prediction), jax.nn.log_softmax(target)
         return jnp.sum(jnp.exp(log_prob) * (log_prob - log_target), axis=-1)
     return 0.5 * jnp.square(prediction[..., 0] - target)
-
-
-LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)

@@ -44,6 +44,11 @@ class BaseConfig:
         """Updates of a whole training run."""
         return self.total_timesteps // self.frames_per_update
 
+    @property
+    def batch_size(self) -> int:
+        """Transitions that a learning step uses; by default all of an update."""
+        return self.frames_per_update
+
 
 class BaseHyperparams(struct.PyTreeNode):
     """Hyperparameters of the optimizers: the first ones of a learner with that slot."""
@@ -133,6 +138,11 @@ def train(
 def length(config: Any, state: Any) -> Any:
     """Return the number of updates of an agent's training: its own, or that of the config."""
     return config.num_updates if state.num_updates is None else state.num_updates
+
+
+def total_frames(config: Any, state: Any) -> jax.Array:
+    """Return the environment steps of an agent's training, [] float32."""
+    return jnp.float32(length(config, state)) * config.frames_per_update
 
 
 def context(
