@@ -11,15 +11,16 @@ from typing import Any, get_args
 import gymnax
 import jax
 from gymnax import registration
+from gymnax.environments import spaces
 from gymnax.environments.environment import Environment as GymnaxEnvironment
 from gymnax.environments.environment import EnvParams as GymnaxParams
 
-from purerl.envs.features import Features
+from purerl.envs.features import Features, is_nested, tree
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
-from purerl.envs.nested import without_nesting
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
+from purerl.envs.wrapped import changed, innermost
 from purerl.types import Environment, Observations, PyTree
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds}
@@ -57,7 +58,7 @@ def make(
     and all other observations become vectors (one-hot if they are discrete). With `flat`, images
     are flattened as well. With `raw`, observations are unchanged. With `index`, an observation is
     the number of the state, for tabular learners. Nested observations always become vectors, see
-    `purerl.envs.nested`.
+    `purerl.envs.features`.
 
     An environment is named or, if it is the user's, passed as a class or an object with gymnax's
     interface.
@@ -108,7 +109,10 @@ def make(
             f"cannot build environment {name!r}: its episodes have one step, gymnax's default: add "
             f"`{LIMIT}: int`, the time limit, to {type(params).__name__}, or set env_params.{LIMIT}"
         )
-    return made, _prepared(made, params.replace(**replacements))
+    params = params.replace(**replacements)
+    if isinstance(innermost(made)[0], SuiteEnvironment):  # with data that is drawn once
+        params = changed(made, params, lambda env, params: env.prepared(params))
+    return made, params
 
 
 def check_name(name: str) -> None:
@@ -142,15 +146,6 @@ def _hint(name: str) -> str:
     return f"known are {suites}" if slash else f"known: {', '.join(names())}, and {suites}"
 
 
-def _prepared(env: Environment, params: PyTree) -> Any:
-    """Add the data that an environment of a suite draws once, such as a pool of starts."""
-    while not isinstance(env, SuiteEnvironment):
-        if not hasattr(env, "env"):
-            return params
-        env = env.env
-    return env.prepared(params)
-
-
 @cache
 def _make(
     given: str | type | Environment, observations: Observations, kwargs: tuple
@@ -162,8 +157,7 @@ def _make(
         params = env.default_params
     if not isinstance(given, str):
         _check_episodes(env, params)
-        env = without_nesting(env, params)
-    if observations == "raw":
+    if observations == "raw" and not is_nested(env.observation_space(params)):
         return env, params
     if observations == "index":
         return with_state_index(env, params), params
@@ -190,10 +184,18 @@ def _check_episodes(env: Environment, params: PyTree) -> None:
             f"default_params is a {type(params).__name__}: must be a flax.struct.dataclass"
         )
     try:
-        env.observation_space(params)
+        space = env.observation_space(params)
         _, state = jax.eval_shape(lambda key: env.reset(key, params), jax.random.key(0))
     except Exception as error:
         raise ValueError(f"it cannot be reset: {type(error).__name__}: {error}") from error
+    for part in jax.tree.leaves(tree(space)):
+        is_array = part is space and hasattr(space, "shape") and hasattr(space, "dtype")
+        if not (is_array or isinstance(part, spaces.Box | spaces.Discrete)):
+            kind = type(part)
+            raise ValueError(
+                f"observations in a {kind.__module__}.{kind.__name__} are not supported: allowed "
+                "are gymnax's Box and Discrete, and Dict and Tuple of them"
+            )
     if _has_own_limit(type(env)):
         return
     for field, meaning, found in (
