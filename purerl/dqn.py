@@ -215,7 +215,7 @@ class DQN:
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
-        epsilon = hyperparams.epsilon(frames, training.total_frames(config, state) / 2)
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 2)
 
         def act(key, obs):
             action = self.values(state.params, obs).epsilon_greedy(key, epsilon)
@@ -310,14 +310,8 @@ class DQN:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
         context = self.context(state, hyperparams)
         hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
-
-        def collect(state, sums, key):
-            return self.collect(state, sums, key, hyperparams, env_params)
-
-        def learn(state, key):
-            return self.learn(state, key, hyperparams, meta_params)
-
-        state, sums, metrics = replay.run_phases(self.config, state, collect, learn, METRICS)
+        settings = hyperparams, meta_params, env_params
+        state, sums, metrics = replay.run_phases(self, METRICS, state, *settings)
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:

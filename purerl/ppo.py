@@ -90,7 +90,13 @@ class Config(training.BaseConfig):
         super().__post_init__()
         networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
-        minibatches.check_advantages(self, self.num_minibatches, self.normalize_advantages)
+        samples = {"batch": self.batch_size, "minibatch": self.batch_size // self.num_minibatches}
+        if samples.get(self.normalize_advantages) == 1:
+            share = " / num_minibatches" if self.normalize_advantages == "minibatch" else ""
+            raise ValueError(
+                f"num_envs x num_steps{share} = 1 must be at least 2, because the normalised "
+                "advantage of a single sample is 0 (or set normalize_advantages to none)"
+            )
 
 
 class Hyperparams(losses.Hyperparams, training.BaseHyperparams):

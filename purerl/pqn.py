@@ -190,7 +190,7 @@ class PQN:
         """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""
         config = self.config
         frames = self.context(state, hyperparams).frames
-        epsilon = hyperparams.epsilon(frames, training.total_frames(config, state) / 5)
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 5)
 
         def act(obs, memory):
             return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory

@@ -207,7 +207,7 @@ class QLearning:
             key=key,
             env_state=env_state,
             obs=obs.astype(jnp.int32),
-            unfinished=rollouts.begin_episodes(1),
+            unfinished=rollouts.Unfinished(jnp.zeros(1), jnp.zeros(1)),
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 
@@ -216,7 +216,7 @@ class QLearning:
         steps = self.config.num_steps
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        epsilon = hyperparams.epsilon(frames, training.total_frames(self.config, state))
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(self.config, state))
         explore, choice = exploration.split_uniform(
             jax.random.uniform(choice_key, (steps,)), epsilon
         )

@@ -190,7 +190,12 @@ class SAC:
         )
 
     def collect(
-        self, state: State, sums: EpisodeSums, key: jax.Array, env_params: EnvParams
+        self,
+        state: State,
+        sums: EpisodeSums,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, and store them in the replay memory."""
         layout, space = self.config.layout, self.env.action_space(env_params)
@@ -289,14 +294,7 @@ class SAC:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-
-        def collect(state, sums, key):
-            return self.collect(state, sums, key, env_params)
-
-        def learn(state, key):
-            return self.learn(state, key, hyperparams, meta_params)
-
-        return replay.run_phases(self.config, state, collect, learn, METRICS)
+        return replay.run_phases(self, METRICS, state, hyperparams, meta_params, env_params)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""

@@ -304,8 +304,7 @@ class LearnerEntry(NamedTuple):
     def make_train(self, config: Any, env: Environment, **functions: Any) -> Train:
         """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-        It is `purerl.ppo.make_train`, `purerl.dqn.make_train`, ... `functions` fill the learner's
-        slots, by their names.
+        It is `purerl.ppo.make_train` and so on. `functions` fill slots, by their names.
         """
         return self.make(config, env, **functions).train
 

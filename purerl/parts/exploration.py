@@ -1,11 +1,13 @@
 """The exploration of Q-learners: random actions, with a probability that falls."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt, Interval
 from flax import struct
+
+from purerl.parts import training
 
 
 class Hyperparams(struct.PyTreeNode):
@@ -35,6 +37,11 @@ class Hyperparams(struct.PyTreeNode):
         """Return hyperparameters under which every action is random."""
         end = None if self.epsilon_end is None else 1.0
         return self.replace(epsilon_start=1.0, epsilon_end=end)
+
+
+def total_frames(config: Any, state: Any) -> jax.Array:
+    """Return the environment steps of an agent's training, [] float32."""
+    return jnp.float32(training.length(config, state)) * config.frames_per_update
 
 
 def split_uniform(uniform: jax.Array, epsilon: jax.Array) -> tuple[jax.Array, jax.Array]:

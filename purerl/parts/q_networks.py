@@ -117,7 +117,7 @@ class OwnQNetwork(OwnNetwork):
         if self.is_recurrent:
             raise self._error("has a memory (initial_memory), which this learner has not; PPO has")
         needed = f"must be the values [B, {self.num_actions}] of all actions"
-        self._check("", self._outputs(), needed, (SAMPLES, self.num_actions))
+        self._check("", self.outputs, needed, (SAMPLES, self.num_actions))
 
     def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""

@@ -19,7 +19,7 @@ from annotated_types import Gt, Interval
 from purerl.fast.branches import cond
 from purerl.parts.rollouts import Environments, step, zero_sums
 from purerl.parts.training import BaseConfig
-from purerl.types import Environment, EnvParams, EpisodeSums, Transition
+from purerl.types import Environment, EnvParams, EpisodeSums, Hyperparams, MetaParams, Transition
 
 FAN_OUT = 16
 """Children per node of the priority tree: few levels, each summed by vector instructions."""
@@ -27,10 +27,6 @@ PRIORITIES = 1e-15, 1e15
 """Bounds of a priority. Sums of priorities and importance weights then stay within float32."""
 Act = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 """`(key, observations [N, ...]) -> actions to store, actions to take`, both [N, ...]"""
-CollectPhase = Callable[[Any, EpisodeSums, jax.Array], tuple[Any, EpisodeSums]]
-"""`(state, sums [N], key) -> state, sums` after `train_interval` environment steps"""
-LearnPhase = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
-"""`(state, key) -> state, metrics` after a learning phase"""
 
 
 @dataclass(frozen=True)
@@ -304,34 +300,37 @@ def collect(
 
 
 def run_phases(
-    config: ReplayConfig,
-    state: Any,
-    collect: CollectPhase,
-    learn: LearnPhase,
+    learner: Any,
     metrics: Sequence[str],
+    state: Any,
+    hyperparams: Hyperparams,
+    meta_params: MetaParams,
+    env_params: EnvParams,
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
     """Go through the phases of one update: collect, learn, collect, learn, ...
 
     Args:
-        config: of the learner.
-        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
-        collect: increments `state.phase`.
-        learn: leaves `state.ring` unchanged.
+        learner: whose `collect` increments `state.phase`, and whose `learn` leaves `state.ring`.
         metrics: names of the metrics that `learn` returns.
+        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
+        hyperparams: as in `learner.update`.
+        meta_params: as in `learner.update`.
+        env_params: as in `learner.update`.
 
     Returns:
         the state, sums over episodes, and means of the metrics over the phases that learned.
     """
+    config = learner.config
     waiting = -(-config.learning_starts // config.train_interval)  # phases
 
     def phase(carry, key):
         state, sums, totals = carry
         collect_key, learn_key = jax.random.split(key)
-        state, sums = collect(state, sums, collect_key)
+        state, sums = learner.collect(state, sums, collect_key, hyperparams, env_params)
 
         # The replay memory stays outside: a branch that returned it would copy it.
         def learn_now():
-            after, metrics = learn(state, learn_key)
+            after, metrics = learner.learn(state, learn_key, hyperparams, meta_params)
             return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
 
         def wait():

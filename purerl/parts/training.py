@@ -140,11 +140,6 @@ def length(config: Any, state: Any) -> Any:
     return config.num_updates if state.num_updates is None else state.num_updates
 
 
-def total_frames(config: Any, state: Any) -> jax.Array:
-    """Return the environment steps of an agent's training, [] float32."""
-    return jnp.float32(length(config, state)) * config.frames_per_update
-
-
 def context(
     config: Any, state: Any, hyperparams: Hyperparams, done: jax.Array, *, phases: int = 1
 ) -> Context:
