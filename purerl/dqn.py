@@ -9,7 +9,7 @@ steps, then learn from the replay memory. Everything that depends on time depend
 phases, which vmapped agents share.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -129,14 +129,6 @@ class State(struct.PyTreeNode):
 METRICS = "value_loss", "value_error", "q_value"
 
 
-class Policy(NamedTuple):
-    """Parameters for acting, which are saved with an agent."""
-
-    params: PyTree
-    epsilon: jax.Array
-    """[] probability of a random action, unless acting is greedy"""
-
-
 class Batch(NamedTuple):
     """A minibatch as the value loss sees it: [B, ...]."""
 
@@ -150,7 +142,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DQN:
+class DQN(q_networks.ActsByValues):
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
@@ -319,10 +311,6 @@ class DQN:
         count = self.config.phases_per_update
         return training.context(self.config, state, hyperparams, state.phase, phases=count)
 
-    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        return self.network.apply(params, obs)
-
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
@@ -330,24 +318,11 @@ class DQN:
         batch, _ = self.make_batch(state, state.key, self.context(state, hyperparams))
         return self.values(state.params, batch.obs).of(batch.action), batch.target
 
-    def policy(self, state: State) -> Policy:
-        """Return the parameters for acting."""
-        return Policy(state.params, state.epsilon)
-
-    def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[q_networks.EpsilonGreedy, None]:
-        """Return the distribution of actions at one observation; there is no memory."""
-        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
-
 
 SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
-    replace(
-        optimizers.SCHEDULE,
-        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
-    ),
+    q_networks.SCHEDULE,
 )
 """The functions that can be replaced."""
 

@@ -118,14 +118,6 @@ class State(struct.PyTreeNode):
     """[] int32, length of this training; None for the config's"""
 
 
-class Policy(NamedTuple):
-    """Parameters for acting, which are saved with an agent."""
-
-    params: PyTree
-    epsilon: jax.Array
-    """[] probability of a random action, unless acting is greedy"""
-
-
 class Batch(NamedTuple):
     """Transitions as the value loss sees them, flattened over time and environments: [B, ...]."""
 
@@ -137,7 +129,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PQN:
+class PQN(q_networks.ActsByValues):
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
@@ -319,10 +311,6 @@ class PQN:
             num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 
-    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        return self.network.apply(params, obs)
-
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
@@ -332,16 +320,6 @@ class PQN:
         batch = self.make_batch(state, transitions, context, meta_params)
         return batch.old_prediction, batch.target
 
-    def policy(self, state: State) -> Policy:
-        """Return the parameters for acting."""
-        return Policy(state.params, state.epsilon)
-
-    def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[q_networks.EpsilonGreedy, None]:
-        """Return the distribution of actions at one observation; there is no memory."""
-        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
-
 
 SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber", "expectile"),
@@ -349,10 +327,7 @@ SLOTS = (
         optimizers.MAKE_OPTIMIZER.comparing("radam", "adam", "rmsprop"),
         functions={"radam": optimizers.radam} | dict(optimizers.MAKE_OPTIMIZER.functions),
     ),
-    replace(
-        optimizers.SCHEDULE,
-        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
-    ),
+    q_networks.SCHEDULE,
     replace(
         returns.TARGETS,
         functions={"q_lambda": q_networks.q_lambda} | dict(returns.TARGETS.functions),
