@@ -223,6 +223,28 @@ def _argument(name: str, key: str, value: Any) -> Any:
     """Convert lists (from YAML) to tuples, so that they can be cached, and refuse large numbers."""
     if isinstance(value, list | tuple):
         return tuple(_argument(name, key, each) for each in value)
+    is_number = isinstance(value, int | float) and not key.endswith("seed")
+    if is_number and not abs(value) <= LARGEST_SIZE:
+        raise ValueError(f"{name}: parameter {key} = {value!r} must be at most {LARGEST_SIZE}")
+    return value
+
+
+LIMIT = "max_steps_in_episode"
+LARGEST_SIZE = 1024
+"""Largest value of a constructor's argument; a grid has as many cells as its square."""
+RANGES = {"slip_probability": (0.0, 1.0), LIMIT: (1, float("inf"))}
+"""Allowed range of these parameters in every environment."""
+
+
+def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
+    """Convert a value to the type of the default, so that an override never changes a dtype.
+
+    Raises:
+        ValueError: if it is of another type, or out of range.
+    """
+    kind = next((each for each in (bool, int, float) if isinstance(default, each)), None)
+    if kind is None:
+        return value
     is_bool, is_number = isinstance(value, bool), isinstance(value, numbers.Real)
     fits = is_number and is_bool == (kind is bool)
     if not fits or (kind is int and not float(value).is_integer()):
