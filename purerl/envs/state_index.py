@@ -57,9 +57,8 @@ def with_state_index(env: Environment, params: PyTree) -> Environment:
         return env
     if env.name not in _KNOWN:
         raise ValueError(
-            f"{env.name} has no state index: its observations are vectors of shape "
-            f"{tuple(space.shape)}; tabular learners need GridWorld, FrozenLake-misc, "
-            f"{', '.join(_KNOWN)}, or purerl.envs.StateIndex"
+            f"{env.name} has no state index: its observations are not discrete; tabular learners "
+            f"need GridWorld, FrozenLake-misc, {', '.join(_KNOWN)}, or purerl.envs.StateIndex"
         )
     count, index = _KNOWN[env.name]
     return StateIndex(env, count(space.shape), index)

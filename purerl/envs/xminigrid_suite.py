@@ -192,8 +192,4 @@ class XLand(XMiniGrid):
         return super()._own(params).replace(ruleset=params.ruleset)
 
 
-def _constructor(name: str) -> Any:
-    return partial(XLand if name in WORLDS else XMiniGrid, name)
-
-
-SUITE = Suite((*WORLDS, *TASKS), _constructor)
+SUITE = Suite((*WORLDS, *TASKS), lambda name: partial(XLand if name in WORLDS else XMiniGrid, name))
