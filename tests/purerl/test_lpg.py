@@ -103,8 +103,7 @@ def test_a_rule_sees_the_agents_probabilities_and_predictions():
     state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)
     params = drawn(learner.network, state.envs.obs)
     _, experience, sums = jax.jit(learner.collect)(state.replace(params=params), env_params)
-    seen = learner.trajectory(params, experience)
-    states = np.argmax(experience.obs, axis=-1)
+    seen, states = learner.trajectory(params, experience), np.argmax(experience.obs, axis=-1)
     policy, prediction = (
         np.asarray(params["params"][f"{name}_head"]["kernel"]) for name in ("policy", "prediction")
     )
