@@ -20,6 +20,11 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Let links to the notebook's file lead to its page."""
+    return markdown.replace("(../examples/walkthrough.ipynb)", "(walkthrough.md)")
+
+
 def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
     """Return a notebook with its stored outputs as markdown, and its pictures by file name."""
     parts, pictures = [], {}

@@ -103,7 +103,7 @@ def by_task(scores: "Scores", heading: str, *, is_unseen: bool) -> Table:
             cells.append(f"{judged.label}: {difference} against {judged.baseline}")
         rows.append(cells)
     note = "Interquartile mean, with its 95% interval."
-    if scores.scale is not None:
+    if is_pooled and scores.scale is not None:
         note += " Scaled: 0 is the mean of random play, 1 of the tuned reference, on other seeds."
     if left_out := [task for task in scores.tasks if task not in scores.pooled]:
         note += (

@@ -6,7 +6,6 @@ After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023)
 64-64 tanh on prediction - target; that is `ValueLossNetwork(hidden_sizes=(64, 64))`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -15,15 +14,10 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval, MaxLen
 
 from metaevo.parts.part import Part, time_inputs
-from purerl.fast.arithmetic import tanh
+from purerl.fast import arithmetic
 from purerl.types import Context, MetaParams, PyTree
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "tanh": tanh,
-    "relu": jax.nn.relu,
-    "elu": jax.nn.elu,
-    "softplus": jax.nn.softplus,
-}
+ACTIVATIONS = arithmetic.ACTIVATIONS | {"softplus": jax.nn.softplus}
 Input = Literal["error", "signed_log_error", "target", "old_prediction", "old_error"]
 
 

@@ -70,7 +70,6 @@ class RunDirectory:
         self.metrics_path = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params.npz"
-        self.training_path = path / "training.npz"
         self.others_path = path / "others.json"
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"

@@ -16,8 +16,7 @@ from metaevo.evolution.problem import Purpose, key_for, keys_for
 from metaevo.runs.run import RecordConfig
 from metaevo.studies.reading import sweep_class
 from metaevo.studies.study import Study as EvolutionStudy
-from metaevo.tasks.population import Population
-from metaevo.training.settings import TrainSettings, make_task, with_task
+from metaevo.training.settings import TrainSettings, with_task
 from metaevo.tuning.config import SweepConfig, SweepSettings
 from metaevo.tuning.objective import (
     Count,
@@ -43,21 +42,13 @@ class Trainings(Program[Any]):
         """Build the population of a static group; it compiles when it first trains."""
         self.sweep, run = settings.sweep, settings.run
         devices.check_number("run.num_devices", run.num_devices)
-        task, meta_params = make_task(settings)
-        task = task.evaluated_for(settings.fitness)
-        at_once = run.chunk_size or 1
-        task.check_memory("sweep.seeds", meta_params, kept=self.sweep.seeds, at_once=at_once)
         *_, last = shares = rungs(self.sweep)
-        updates = task.learner.config.num_updates
+        updates = settings.train.num_updates
         self.steps = [max(1, round(share / last * updates)) for share in shares]
-        self.population = Population(
-            task,
-            meta_params,
-            settings.fitness,
-            chunk_size=run.chunk_size,
-            num_devices=run.num_devices,
-            rungs=self.steps,
-        )
+        self.population = settings.population(agents=None, log_every=None, rungs=self.steps)
+        task, example = self.population.task, self.population.meta_params
+        at_once = run.chunk_size or 1
+        task.check_memory("sweep.seeds", example, kept=self.sweep.seeds, at_once=at_once)
         self.frames = self.population.frames
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:

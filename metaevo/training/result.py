@@ -7,15 +7,14 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, PlainDict, PlainMapping, files, from_dict
+from metaevo.config import ConfigError, PlainDict, files, from_dict
 from metaevo.config.code import admit
-from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population, scores
-from metaevo.training.settings import TrainSettings, make_task, training_class
+from metaevo.training.settings import training_class
 from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
@@ -79,42 +78,6 @@ class TrainingResult:
         path = files.make_folder(folder) / "learning_curves.png"
         return [policies.plot_learning_curves(self.curves(self.learner.env.name), path)]
 
-    def arrays(self) -> PlainDict:
-        """Return all fields but the learner and the path."""
-        names = "policies", "steps", "returns", "scores", "diverged", "evaluations"
-        return {name: getattr(self, name) for name in names}
-
-
-def population_of(
-    settings: TrainSettings,
-    run_path: Path | None = None,
-    *,
-    given: PlainMapping | None = None,
-    chunk_size: int | None = None,
-) -> Population:
-    """Build the agents of a training run; the arguments are those of `make_task`.
-
-    Raises:
-        ConfigError: before anything is compiled, if the settings do not fit together, or devices
-            or memory do not suffice.
-    """
-    run, seeds, updates = settings.run, settings.seeds, settings.train.num_updates
-    devices.check_number("run.num_devices", run.num_devices)
-    task, meta_params = make_task(settings, run_path, given=given)
-    task = task.evaluated_for(settings.fitness)
-    at_once, points = min(run.chunk_size or 1, seeds), updates // (run.log_every or updates)
-    task.check_memory("seeds", meta_params, kept=seeds, at_once=at_once, points=points)
-    return Population(
-        task,
-        meta_params,
-        settings.fitness,
-        agents=seeds,
-        log_every=run.log_every,
-        metrics=True,
-        chunk_size=chunk_size or run.chunk_size,
-        num_devices=run.num_devices,
-    )
-
 
 def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:
     """Return the result of agents, on the host, that have done all their updates."""
@@ -154,26 +117,12 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     """
     directory = RunDirectory.open(Path(run_dir))
     content = directory.read_config()
-    raw, path = content["config"], directory.training_path
-    admit(directory.path, raw, content["resolved"], {}, code)
-    settings = from_dict(training_class(raw), raw)
-    task, meta_params = make_task(settings, directory.path)
-    if not path.exists():
-        raise ConfigError(f"{run_dir} holds no policies (no {path.name} in it)")
-    learner, seeds = task.learner, settings.seeds
-    population = Population(
-        task, meta_params, settings.fitness,
-        agents=seeds, log_every=settings.run.log_every,
-    )  # fmt: skip
-    points = population.windows.count
-    like = TrainingResult(
-        learner,
-        policies=jax.eval_shape(jax.vmap(learner.policy), population.template.agent),
-        steps=np.zeros(points, np.int64),
-        returns=np.zeros((seeds, points), np.float64),
-        scores=np.zeros(seeds, np.float32),
-        diverged=np.zeros(seeds, bool),
-        evaluations=np.zeros((seeds, points)) if len(population.evaluated) else None,
-    )
-    arrays, _ = checkpoint.load_tree(path, like.arrays())
-    return TrainingResult(learner, path=directory.path, **arrays)
+    admit(directory.path, content["config"], content["resolved"], {}, code)
+    settings = from_dict(training_class(content["config"]), content["config"])
+    population = settings.population(directory.path, metrics=True)
+    done = population.num_updates
+    if done not in checkpoint.indices(directory.checkpoints):
+        raise ConfigError(f"{run_dir} holds no finished training (no checkpoint of {done} updates)")
+    path, expected = checkpoint.path_of(directory.checkpoints, done), {"index": done}
+    rows, _ = checkpoint.load_tree(path, population.template, expected)
+    return result_of(population, rows, directory.path)

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show
+from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Part
 from metaevo.reports.page import Table
-from metaevo.runs import checkpoint
 from metaevo.runs.resume import restore
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
@@ -28,7 +28,7 @@ from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.training import report
-from metaevo.training.result import TrainingResult, load_training, population_of, result_of
+from metaevo.training.result import TrainingResult, load_training, result_of
 from metaevo.training.settings import TrainSettings, training_class, with_task
 from purerl.types import Environment, LearnerEntry
 
@@ -110,7 +110,7 @@ def train(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
-        population = population_of(settings, given=functions)
+        population = _population(settings, given=functions)
         begun, total = _untrained(settings, population), population.num_updates
         trained = population.blocks(begun, 0, total, settings.run.block_seconds)
         with Progress(total=total, desc="training", unit="update") as bar:
@@ -130,7 +130,7 @@ def train(
 
 def plan(settings: TrainSettings) -> Table:
     """Return what a training would compute; raises `ConfigError` as `run_training` does."""
-    population = population_of(settings)
+    population = _population(settings)
     report.check(settings, population.task)
     rows = [
         ["agents", f"{settings.seeds:,}"],
@@ -151,7 +151,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    population = population_of(settings, run_dir if resume else None)
+    population = _population(settings, run_dir if resume else None)
     report.check(settings, population.task)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         path = run.directory.path
@@ -161,7 +161,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
             return 0
         chunk_size = run.resolved.get("chunk_size", population.chunk_size)
         if chunk_size != population.chunk_size:  # a resumed run keeps the one of its start
-            population = population_of(settings, path, chunk_size=chunk_size)
+            population = _population(settings, path, chunk_size=chunk_size)
         for slot in learners.find(settings.learner).slots:
             resolve.keep(path, slot, getattr(settings, slot.name))
         run.start(
@@ -171,9 +171,21 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         )
         rows, seconds = _train(run, population)
         result = result_of(population, rows, path)
-        checkpoint.save_tree(run.directory.training_path, result.arrays())
         report.finish(run, population, result, rows.episodes, seconds=seconds)
     return run.stop.exit_code
+
+
+def _population(
+    settings: TrainSettings, run_path: Path | None = None, **options: Any
+) -> Population:
+    """Return the agents of a training; raises `ConfigError` if devices or memory do not suffice."""
+    devices.check_number("run.num_devices", settings.run.num_devices)
+    population = settings.population(run_path, metrics=True, **options)
+    kept, points = settings.seeds, population.windows.count
+    at_once = min(settings.run.chunk_size or 1, kept)
+    example = population.meta_params
+    population.task.check_memory("seeds", example, kept=kept, at_once=at_once, points=points)
+    return population
 
 
 def _untrained(settings: TrainSettings, population: Population) -> list[Row]:

@@ -75,20 +75,27 @@ class TrainSettings(HasRun):
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
-    def population(self, **options: Any) -> "Population":
+    def population(
+        self,
+        run_path: Path | None = None,
+        given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
+        **options: Any,
+    ) -> "Population":
         """Return agents of these settings, to train in steps of one's own.
 
-        The options are those of `metaevo.Population`; by default it has `seeds` agents.
+        Args:
+            run_path: an existing run; its copies of evolved functions are used.
+            given: functions with their meta-parameters, by slot, which override the settings.
+            options: those of `metaevo.Population`; by default it has `seeds` agents.
 
         Raises:
             ConfigError: if the learner cannot be built.
         """
         from metaevo.tasks.population import Population  # it starts JAX
 
-        task, meta_params = make_task(self)
-        layout = {"chunk_size": self.run.chunk_size, "num_devices": self.run.num_devices}
-        options = {"agents": self.seeds, **layout, **options}
-        return Population(task, meta_params, self.fitness, **options)
+        task, meta_params = make_task(self, run_path, given=given)
+        own = {name: getattr(self.run, name) for name in ("log_every", "chunk_size", "num_devices")}
+        return Population(task, meta_params, self.fitness, **{"agents": self.seeds} | own | options)
 
 
 def with_task(settings: PlainMapping) -> PlainDict:

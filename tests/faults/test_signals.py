@@ -11,7 +11,7 @@ from metaevo.runs.terminal import StopOnSignal
 from tests.faults.works import WORKS, checkpoints_in, count_records, wait_for
 
 pytestmark = pytest.mark.faults
-FIRST_AT_THE_END = {"short": "meta_params.npz", "train": "training.npz", "sweep": "best.yaml"}
+FIRST_AT_THE_END = {"short": "meta_params.npz", "train": "*_curves.csv", "sweep": "best.yaml"}
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 

@@ -147,7 +147,7 @@ class Work:
         found: dict[str, Any] = {"records": records(run_dir)}
         if self.name == "sweep":
             found["records"] = _trials(found["records"])
-        for name in ("meta_params.npz", "training.npz", "scores.npz"):
+        for name in ("meta_params.npz", "scores.npz"):
             if (run_dir / name).exists():
                 found[name] = arrays_in(run_dir / name)
         if saved := checkpoints_in(run_dir):

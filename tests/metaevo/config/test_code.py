@@ -69,7 +69,7 @@ def test_code_that_only_a_run_names_does_not_run(command, run, refused):
     with pytest.raises(ConfigError, match="does not name"):
         metaevo.load_training(directory.path)
     assert not mark.exists()
-    with pytest.raises(ConfigError, match="holds no policies"):
+    with pytest.raises(ConfigError, match="holds no finished"):
         metaevo.load_training(directory.path, code=[name])
     assert mark.exists()
 
