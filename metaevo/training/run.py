@@ -198,7 +198,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
-    restored = restore(run, population.template, lambda done: (ends[ends <= done] - 1).tolist())
+    restored = restore(run, population.template)
     if restored is None:  # so that a checkpoint precedes all records
         chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
