@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
@@ -90,20 +90,12 @@ def train(
     functions = {}
     for slot in (each.name for each in learners.find(name).slots):
         value = raw.get(slot)
-        if value is not None and hasattr(value, "part"):  # the result of an evolution
-            value = raw[slot] = value.part(slot)
-        if isinstance(value, Part):
-            value = value.apply, value.init(jax.random.key(0))
-        if callable(value) or isinstance(value, tuple):
-            del raw[slot]
-            functions[slot] = pair = value if isinstance(value, tuple) else (value, None)
-            if len(pair) != 2 or not callable(pair[0]):
-                raise ConfigError(
-                    f"{slot} = {show(value)}: must be a name, a function, or a pair of function "
-                    "and meta-parameters"
-                )
-        elif isinstance(value, Path):
+        if isinstance(value, Path):
             raw[slot] = str(value)
+        elif hasattr(value, "part"):  # the result of an evolution
+            functions[slot] = raw.pop(slot).part(slot)
+        elif isinstance(value, Part | tuple) or callable(value):
+            functions[slot] = raw.pop(slot)
     settings = from_dict(kind, raw)
     if run_dir is None:
         if resume:
@@ -198,7 +190,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
-    restored = restore(run, population.template, lambda done: (ends[ends <= done] - 1).tolist())
+    restored = restore(run, population.template)
     if restored is None:  # so that a checkpoint precedes all records
         chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, PlainDict, dump_yaml, to_dict
+from metaevo.config import ConfigError, PlainDict, dump_yaml
 from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.reports.page import Table
-from metaevo.runs.quick import mark
 from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
@@ -172,7 +171,7 @@ def _confirm(
     if config.confirm_seeds:
         bar.stage("confirming")
         confirmed = results.confirmation(objective, best, bar.update)
-        write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
+        write_json_atomic(directory.evaluation_path, confirmed)
         rows = confirmed["variants"]
         spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
         run.log_evaluation(rows, spent, time.monotonic() - started)

@@ -28,7 +28,7 @@ class Hyperparams(struct.PyTreeNode):
         """
         start, end = self.epsilon_start, self.epsilon_end
         if end is None:
-            return jnp.broadcast_to(start, jnp.shape(frames))
+            return jnp.full(jnp.shape(frames), start, jnp.float32)
         steps = self.epsilon_decay_steps
         horizon = default_horizon if steps is None else steps
         return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
