@@ -2,8 +2,8 @@
 
 import jax
 
-from purerl.envs.wrapped import changed, innermost
 from purerl.types import Environment, EnvParams, Learner, PyTree
+from purerl.wrapped import changed, innermost
 
 
 def begin(learner: Learner) -> PyTree:

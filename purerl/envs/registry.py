@@ -20,8 +20,8 @@ from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
-from purerl.envs.wrapped import changed, innermost
 from purerl.types import Environment, Observations, PyTree
+from purerl.wrapped import changed, innermost
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds}
 """Environments of this package."""

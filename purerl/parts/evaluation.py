@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from purerl import acting
-from purerl.envs.wrapped import innermost
 from purerl.fast.draws import with_fast_draws
 from purerl.types import Environment, EnvParams, Learner, PyTree
+from purerl.wrapped import innermost
 
 STREAM = 0xE7A1
 """Number of the stream of an agent's key that evaluations use."""

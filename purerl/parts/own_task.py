@@ -8,7 +8,6 @@ import jax
 from flax import struct
 
 from purerl import acting
-from purerl.envs.wrapped import changed, innermost
 from purerl.types import (
     Environment,
     EnvParams,
@@ -19,6 +18,7 @@ from purerl.types import (
     PyTree,
     TrainResult,
 )
+from purerl.wrapped import changed, innermost
 
 SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
 """`(key, env_params) -> env_params`: draws a task within the given ranges."""
