@@ -309,13 +309,8 @@ def run_phases(
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
     """Go through the phases of one update: collect, learn, collect, learn, ...
 
-    Args:
-        learner: whose `collect` increments `state.phase`, and whose `learn` leaves `state.ring`.
-        metrics: names of the metrics that `learn` returns.
-        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
-        hyperparams: as in `learner.update`.
-        meta_params: as in `learner.update`.
-        env_params: as in `learner.update`.
+    The learner's `collect` increments `state.phase`; its `learn` leaves `state.ring`, and returns
+    the named metrics.
 
     Returns:
         the state, sums over episodes, and means of the metrics over the phases that learned.
