@@ -3,8 +3,6 @@
 Transitions are stored in the order of time, one step of all N environments after another, so the
 successor of row `i` in the same environment is row `i + N`. The ring holds single steps; n-step
 returns are computed when their rows are drawn.
-
-The functions are for one agent; `jax.vmap` gives every agent its own ring and priorities.
 """
 
 from collections.abc import Callable, Sequence
