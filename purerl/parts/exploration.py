@@ -21,7 +21,7 @@ def epsilon(
         decay_steps: environment steps until `end` is reached.
     """
     if end is None:
-        return jnp.broadcast_to(start, jnp.shape(frames))
+        return jnp.full(jnp.shape(frames), start, jnp.float32)
     horizon = default_horizon if decay_steps is None else decay_steps
     return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
 
