@@ -73,5 +73,4 @@ class _Python(ast.NodeTransformer):
         if not self.limits or name not in LIMITED:
             return ast.Call(ast.Attribute(ast.Name("jnp"), name), arguments, [])
         operation = ast.Subscript(ast.Name(self.limits), ast.Constant(name))
-        padding: list[ast.expr] = [ast.Constant(None)] * (3 - len(arguments))
-        return ast.Call(operation, [*arguments, *padding], [])
+        return ast.Call(operation, arguments, [])

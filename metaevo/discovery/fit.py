@@ -4,8 +4,6 @@ The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-I
 2002) for error and length.
 """
 
-import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.discovery.observe import TARGETS, Observed, Samples
-from metaevo.parts.expressions import parse
+from metaevo.parts.expressions import Expression, Tree
 from metaevo.parts.formula import Formula
 
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
@@ -28,10 +26,10 @@ MATTERS = 0.01
 """An input is left out if shuffling it changes the target by fewer standard deviations."""
 NEGLIGIBLE = 1e-3
 """A term that varies by fewer standard deviations of the target is left out."""
-NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]\d+)?")
 
-Terms = dict[str, float]
-"""A sum of texts with their factors; the text of a number is empty."""
+Terms = Mapping[Tree, float]
+"""A sum of trees with their factors; a number is a factor of ONE."""
+ONE = 1
 
 
 class Fitted(NamedTuple):
@@ -63,7 +61,7 @@ def mattering(slot: str, observed: Observed, seed: int) -> dict[str, np.ndarray]
     An input is left out if shuffling its samples hardly changes the target.
     """
     inputs, outputs, wanted = observed
-    known = parse(TARGETS[slot].known or "0", list(inputs), {}).names  # which is looked at anyway
+    known = Expression(tree_of(TARGETS[slot].known)).names  # which are looked at anyway
     rng, found = np.random.default_rng(seed), {}
     for name, each in inputs.items():
         changed = outputs({**inputs, name: rng.permutation(each)}) - wanted
@@ -97,24 +95,21 @@ def search(
     They are fitted to `wanted` [samples]; `evaluations` is the total number of candidates.
     """
     wanted, known = wanted.astype(np.float64), TARGETS[slot].known
-    rest = wanted - evaluated(known, inputs) if known else wanted
+    rest = wanted - evaluated(tree_of(known), inputs)
     mean = float(np.mean(rest))
-    every = [{"": mean} if mean else {}, *_sums(inputs, rest, seed=seed, evaluations=evaluations)]
+    every: list[Terms] = [{ONE: mean} if mean else {}]
+    every += _sums(inputs, rest, seed=seed, evaluations=evaluations)
     found = []
     for terms in every:
-        part = _formula(slot, terms)
-        left = evaluated(part.expression, inputs, part.constants) - wanted
+        tree = tree_of(_sum(terms, known))
+        left, part = evaluated(tree, inputs) - wanted, _formula(slot, tree)
         found.append(Fitted(part, float(np.mean(np.square(left)) / max(np.var(wanted), 1e-30))))
     return front(found)
 
 
-def evaluated(
-    text: str, inputs: Samples, constants: Mapping[str, float] | None = None
-) -> np.ndarray:
+def evaluated(tree: Tree, inputs: Samples) -> np.ndarray:
     """Return the value of a formula for inputs [samples] by name."""
-    numbers = constants or {}
-    found = parse(text, list(inputs), numbers).evaluate({**inputs, **numbers})
-    return np.asarray(found, np.float64)
+    return np.asarray(Expression(tree).evaluate(inputs), np.float64)
 
 
 def _sums(inputs: Samples, wanted: np.ndarray, *, seed: int, evaluations: int) -> Iterator[Terms]:
@@ -137,11 +132,11 @@ def _sums(inputs: Samples, wanted: np.ndarray, *, seed: int, evaluations: int) -
         names = {key: variables[name] for key, name in regressor.variables_.items()}
         for solution in regressor.pareto_front_:
             terms = terms_of(solution["tree"].Nodes, names)
-            sizes = {text: np.square(evaluated(text or "1", inputs)).mean() for text in terms}
+            sizes = {tree: np.square(evaluated(tree, inputs)).mean() for tree in terms}
             yield {
-                text: factor
-                for text, factor in terms.items()
-                if not abs(factor) * np.sqrt(sizes[text]) < least
+                tree: factor
+                for tree, factor in terms.items()
+                if not abs(factor) * np.sqrt(sizes[tree]) < least
             }
 
 
@@ -165,7 +160,7 @@ def thinned(formulas: list[Fitted], most: int) -> list[Fitted]:
     return formulas
 
 
-# --- From Operon's trees to the language of formulas ---------------------------------------------
+# --- From Operon's trees to ours -----------------------------------------------------------------
 
 
 def terms_of(nodes: Any, names: Mapping[int, str]) -> Terms:
@@ -176,13 +171,13 @@ def terms_of(nodes: Any, names: Mapping[int, str]) -> Terms:
         arguments = [stack.pop() for _ in range(node.Arity)]
         match kind:
             case "constant":
-                stack.append({"": node.Value})
+                stack.append({ONE: node.Value})
             case "variable":
                 stack.append({names[node.HashValue]: node.Value})
             case "add":
                 stack.append(_sum(*arguments))
             case "sub":
-                stack.append(_sum(arguments[0], _product(arguments[1], {"": -1.0})))
+                stack.append(_sum(arguments[0], _product(arguments[1], {ONE: -1.0})))
             case "mul":
                 stack.append(_product(*arguments))
             case _:
@@ -192,63 +187,73 @@ def terms_of(nodes: Any, names: Mapping[int, str]) -> Terms:
 
 
 def _sum(first: Terms, second: Terms) -> Terms:
-    total = {text: first.get(text, 0.0) + second.get(text, 0.0) for text in {**first, **second}}
-    return {text: factor for text, factor in total.items() if factor}
+    total = {tree: first.get(tree, 0.0) + second.get(tree, 0.0) for tree in {**first, **second}}
+    return {tree: factor for tree, factor in total.items() if factor}
 
 
 def _product(first: Terms, second: Terms) -> Terms:
     """Return a product: expanded if either is a number, else of one term."""
     for number, terms in ((first, second), (second, first)):
-        if set(number) <= {""}:
-            size = number.get("", 0.0)
-            return {text: size * factor for text, factor in terms.items() if size}
-    (text, factor), (other, scale) = _single(first), _single(second)
-    return {f"({text})**2" if text == other else f"{text} * {other}": factor * scale}
+        if set(number) <= {ONE}:
+            size = number.get(ONE, 0.0)
+            return {tree: size * factor for tree, factor in terms.items() if size}
+    (tree, factor), (other, scale) = _single(first), _single(second)
+    return {("power", tree, 2) if tree == other else ("multiply", tree, other): factor * scale}
 
 
-def _single(terms: Terms) -> tuple[str, float]:
-    """Return a sum as one text, in brackets if it has several terms, and its factor."""
-    if len(terms) == 1:
-        return next(iter(terms.items()))
-    return f"({text_of(terms)})", 1.0
+def _single(terms: Terms) -> tuple[Tree, float]:
+    """Return a sum as one tree and its factor."""
+    return next(iter(terms.items())) if len(terms) == 1 else (tree_of(terms), 1.0)
 
 
 def _applied(kind: str, *arguments: Terms) -> Terms:
     """Return a function of sums, as a number or one term."""
-    names, factor = {"fmin": "minimum", "fmax": "maximum"}, 1.0
-    text = f"{names.get(kind, kind)}({', '.join(map(text_of, arguments))})"
+    names = {"fmin": "minimum", "fmax": "maximum"}
+    tree, factor = (names.get(kind, kind), *map(tree_of, arguments)), 1.0
     if kind == "aq":
-        divisor = _sum(_product(arguments[1], arguments[1]), {"": 1.0})
-        text, factor = _single(arguments[0])
-        text = f"{text or '1'} / sqrt({text_of(divisor)})"
-    if all(set(each) <= {""} for each in arguments):
-        return {"": factor * float(parse(text, [], {}).evaluate({}))}
-    return {text: factor}
+        divisor = tree_of(_sum(_product(arguments[1], arguments[1]), {ONE: 1.0}))
+        dividend, factor = _single(arguments[0])
+        tree = "divide", dividend, ("sqrt", divisor)
+    if all(set(each) <= {ONE} for each in arguments):
+        return {ONE: factor * float(Expression(tree).evaluate({}))}
+    return {tree: factor}
 
 
-def text_of(terms: Terms) -> str:
-    """Return a sum as text, its numbers with a few digits."""
-    words = []
-    for text, factor in terms.items():
+def tree_of(terms: Terms) -> Tree:
+    """Return a sum as a tree, its numbers with a few digits."""
+    total: Tree | None = None
+    for tree, factor in terms.items():
         size = float(f"{abs(factor):.{DIGITS}g}")
-        is_one = bool(text) and abs(size - 1.0) < NEGLIGIBLE
-        words.append("-" if factor < 0 else "+")
-        words.append(text if is_one else f"{size!r} * {text}" if text else repr(size))
-    return " ".join(words).replace("* 1 / ", "/ ").removeprefix("+ ") or "0.0"
+        if tree != ONE and abs(size - 1.0) < NEGLIGIBLE:
+            size = 1.0
+        if total is None:
+            total = _scaled(size if factor > 0 else -size, tree)
+        else:
+            total = "add" if factor > 0 else "subtract", total, _scaled(size, tree)
+    return 0.0 if total is None else total
 
 
-def _formula(slot: str, terms: Terms) -> Formula:
-    """Return a formula with named constants for all numbers but 0 and 1."""
+def _scaled(factor: float, tree: Tree) -> Tree:
+    """Return a tree times a number, which comes first."""
+    match tree:
+        case ("multiply" | "divide" as name, first, second):
+            return name, _scaled(factor, first), second
+        case 1:
+            return factor
+    return {1.0: tree, -1.0: ("negate", tree)}.get(factor, ("multiply", factor, tree))
+
+
+def _formula(slot: str, tree: Tree) -> Formula:
+    """Return a formula with named constants for all numbers but whole exponents, 0 and 1."""
     constants: dict[str, float] = {}
 
-    def named(number: re.Match[str]) -> str:
-        value, name = float(number[0]), f"c{len(constants)}"
-        if number[0].isdigit() or value in (0.0, 1.0):
-            return number[0]
-        constants[name] = value
+    def named(part: Tree) -> Tree:
+        if isinstance(part, tuple):
+            return part[0], *map(named, part[1:])
+        if not isinstance(part, float) or abs(part) in (0.0, 1.0):
+            return part
+        name = f"c{len(constants)}"
+        constants[name] = part
         return name
 
-    target = TARGETS[slot]
-    text = f"{text_of(terms) if terms or not target.known else ''}{target.known}"
-    tree = ast.parse(NUMBER.sub(named, text.strip()), mode="eval")
-    return Formula(slot, ast.unparse(tree), constants, gives=target.gives)
+    return Formula(slot, Expression(named(tree)).text(), constants, gives=TARGETS[slot].gives)

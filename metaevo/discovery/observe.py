@@ -19,6 +19,7 @@ import numpy as np
 import optax
 
 from metaevo.evolution.problem import Purpose, keys_for
+from metaevo.parts.expressions import Tree
 from metaevo.parts.optimizer import FEATURES, SIGNALS, Seen, optimizer_along
 from metaevo.parts.part import HandWritten, Part, Parts, length
 from metaevo.tasks.fitness import FitnessConfig
@@ -52,8 +53,8 @@ class Target(NamedTuple):
     """the part's output for the inputs of one sample"""
     gives: Literal["value", "slope"] = "slope"
     """whether a formula is the loss or its slope, see `metaevo.parts.formula`"""
-    known: str = ""
-    """the fixed end of every formula; the search finds the rest"""
+    known: Mapping[Tree, float] = {}
+    """terms of every formula with their factors; the search finds the rest"""
 
 
 class Observed(NamedTuple):
@@ -226,7 +227,7 @@ TARGETS: dict[str, Target] = {
         recorded_loss,
         _ratios,
         _slope_of(lambda inputs: (inputs["log_ratio"], inputs["advantage"])),
-        known=" - ratio * advantage",
+        known={("multiply", "ratio", "advantage"): -1.0},
     ),
     "make_optimizer": Target(
         "the step of a parameter, in learning rates",

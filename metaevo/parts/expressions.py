@@ -4,20 +4,18 @@
     expression.evaluate({"error": errors, "c0": 0.5, "c1": 0.1})
 
 It has numbers, names, `+ - * / **`, the functions in `FUNCTIONS`, and comparisons as the first
-argument of `where`. Python's parser reads the text; everything else is refused, and `evaluate`
-walks the remaining tree.
+argument of `where`. Python's parser reads the text, and `_read` makes a `Tree` of what it allows.
 
     program = compiled(parse("tanh(error)**2 + 0.5", ["error"], {}), ["error"], length=8)
     program_text(*program, ["error"])                           # "tanh(error) ** 2 + 0.5"
 
-A program (`metaevo.evolution.postfix`) is an expression as an array of codes. Its text is what it
+A program (`metaevo.evolution.postfix`) is a tree as an array of codes. Its text is what it
 computes, as long as no operation meets a limit (`metaevo.parts.interpreter`).
 """
 
 import ast
-import operator
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,25 +31,29 @@ MAX_DEPTH = 40
 MAX_POWER = 16
 """Whole exponents up to it are products, which are also defined for negative numbers."""
 
-
+Tree = int | float | str | tuple[Any, ...]
+"""A number, a name, or the name of one of `OPERATIONS` and the trees of its operands."""
+_SIGNS: dict[str, type[ast.operator]] = {
+    "add": ast.Add,
+    "subtract": ast.Sub,
+    "multiply": ast.Mult,
+    "divide": ast.Div,
+    "power": ast.Pow,
+}
+_OPERATORS = {sign: name for name, sign in _SIGNS.items()}
+_ORDERS: dict[type[ast.cmpop], tuple[int, ...]] = {
+    ast.Gt: (0, 1, 2, 3),
+    ast.Lt: (1, 0, 2, 3),
+    ast.GtE: (1, 0, 3, 2),
+    ast.LtE: (0, 1, 3, 2),
+}
+"""Of a, b, x, y in where(a > b, x, y): the operation has no other comparison."""
 FUNCTIONS = {
-    **dict.fromkeys(("abs", "sign", "log1p", "exp", "tanh", "sqrt"), 1),
-    **dict.fromkeys(("minimum", "maximum"), 2),
-    **dict.fromkeys(("clip", "where"), 3),
+    name: 3 if name == "where" else operands
+    for name, operands in OPERATIONS.items()
+    if name not in (*_SIGNS, "negate", "square")
 }
 """Number of arguments of each function; they are the functions of NumPy and JAX."""
-_OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-}
 _LANGUAGE = (
     f"a formula has numbers, names, + - * / **, comparisons in where(), and {', '.join(FUNCTIONS)}"
 )
@@ -61,19 +63,19 @@ _LANGUAGE = (
 class Expression:
     """A formula that has been read."""
 
-    tree: ast.expr
-    """made of what `parse` allows"""
+    tree: Tree
 
     @property
     def names(self) -> frozenset[str]:
         """Names of the inputs."""
-        return frozenset(_names(self.tree))
+        return frozenset(part for part in _parts(self.tree) if isinstance(part, str))
 
     @property
     def length(self) -> int:
         """Total number of its numbers, names (of functions too) and operators, without signs."""
-        counted = ast.Name | ast.Constant | ast.BinOp | ast.Compare
-        return sum(isinstance(each, counted) for each in ast.walk(self.tree))
+        sizes = {"negate": 0, "where": 2}
+        parts = [part[0] if isinstance(part, tuple) else "" for part in _parts(self.tree)]
+        return sum(sizes.get(name, 1) for name in parts)
 
     def evaluate(self, values: PlainMapping) -> Any:
         """Return the formula's value, in float32, from numbers or arrays of all `names`."""
@@ -81,8 +83,7 @@ class Expression:
 
     def text(self, numbers: Mapping[str, float] | None = None) -> str:
         """Return it as it can be read again, with `numbers` of four digits for some names."""
-        copy = ast.parse(ast.unparse(self.tree), mode="eval").body
-        return ast.unparse(_Written(numbers or {}).visit(copy))
+        return ast.unparse(_syntax(self.tree, numbers or {}))
 
 
 def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Expression:
@@ -107,167 +108,134 @@ def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Ex
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such text is refused below anyway
-            tree = ast.parse(text.strip(), mode="eval").body
+            node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         why = f" ({error.msg})" if isinstance(error, SyntaxError) else ""
         raise ValueError(f"{shown}: is no formula{why}; {_LANGUAGE}") from None
     try:
-        if sum(1 for _ in ast.walk(tree)) > 3 * MAX_NODES or _depth(tree) > MAX_DEPTH:
-            raise ValueError(f"is too long or too deep (at most {MAX_DEPTH} levels)")
-        _check(tree, [*names, *numbers])
-        _fold(tree, numbers)
+        tree = _read(node, [*names, *numbers])
+        if sum(1 for _ in _parts(tree)) > MAX_NODES:
+            raise ValueError(f"is too long (at most {MAX_NODES} numbers, names and operations)")
+        _check_constants(tree, numbers)
     except ValueError as error:
         raise ValueError(f"{shown}: {error}") from None
     return Expression(tree)
 
 
-def _check(tree: ast.AST, known: Collection[str], *, condition: bool = False) -> None:
-    """Refuse whatever is not a part of the language."""
-    match tree:
+def _read(node: ast.AST, known: Collection[str], levels: int = MAX_DEPTH) -> Tree:
+    """Return a part of Python's tree as ours; refuse whatever is not in the language."""
+    if not levels:
+        raise ValueError(f"is too deep (at most {MAX_DEPTH} levels)")
+
+    def read(*nodes: ast.AST) -> list[Tree]:
+        return [_read(each, known, levels - 1) for each in nodes]
+
+    match node:
         case ast.Constant(value=value) if type(value) in (int, float):
-            return
+            return value  # type: ignore[return-value]
         case ast.Name(id=name):
             if name not in known:
                 raise ValueError(_unknown(name, known))
-            return
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-            parts = [tree.operand]
-        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow()):
-            parts = [tree.left, tree.right]
-        case ast.Compare(ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()]) if condition:
-            parts = [tree.left, *tree.comparators]
-        case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
+            return name
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
+            (part,) = read(operand)
+            if isinstance(sign, ast.UAdd):
+                return part
+            return -part if isinstance(part, int | float) else ("negate", part)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)], *read(left, right)
+        case ast.Call(func=ast.Name(id="where"), args=[condition, first, second], keywords=[]):
+            match condition:
+                case ast.Compare(ops=[compared], comparators=[right]) if type(compared) in _ORDERS:
+                    parts = read(condition.left, right, first, second)
+                    return "where", *(parts[place] for place in _ORDERS[type(compared)])
+            raise ValueError("the first argument of where must be a comparison, as x > 0")
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             if name not in FUNCTIONS:
                 raise ValueError(_unknown(name, FUNCTIONS))
-            if len(parts) != FUNCTIONS[name]:
+            if len(arguments) != FUNCTIONS[name]:
                 raise ValueError(f"{name} takes {FUNCTIONS[name]} arguments")
-            if name == "where":
-                if not isinstance(parts[0], ast.Compare):
-                    raise ValueError("the first argument of where must be a comparison, as x > 0")
-                _check(parts[0], known, condition=True)
-                parts = parts[1:]
-        case _:
-            raise ValueError(f"{show(ast.unparse(tree))} is not allowed; {_LANGUAGE}")
-    for part in parts:
-        _check(part, known)
+            return name, *read(*arguments)
+    raise ValueError(f"{show(ast.unparse(node))} is not allowed; {_LANGUAGE}")
 
 
 def _unknown(name: str, known: Collection[str]) -> str:
     return f"unknown name {show(name)}{of_value(name, known)}; known: {', '.join(known)}"
 
 
-def _fold(tree: ast.expr, numbers: Mapping[str, float]) -> None:
+def _check_constants(tree: Tree, numbers: Mapping[str, float]) -> None:
     """Raise an error for constant parts without a finite value.
 
     Such a part is a division by zero, a root of a negative number, a number out of float32's range.
     """
-    for part in ast.iter_child_nodes(tree):
-        if isinstance(part, ast.expr) and not (isinstance(tree, ast.Call) and part is tree.func):
-            _fold(part, numbers)
+
+    def constant(part: Tree) -> float | None:
+        if not Expression(part).names <= set(numbers):
+            return None
+        with np.errstate(all="ignore"):
+            return float(_value(part, numbers, np))
+
+    for part in reversed([*_parts(tree)]):
+        match part:
+            case ("divide", _, divisor) if constant(divisor) == 0:
+                raise ValueError(f"division by zero in {show(Expression(part).text())}")
+        if not np.isfinite(constant(part) or 0.0):
+            raise ValueError(f"{show(Expression(part).text())} is no finite number")
+
+
+def _parts(tree: Tree) -> Iterator[Tree]:
+    """Yield a tree and all parts of it."""
+    yield tree
+    if isinstance(tree, tuple):
+        for part in tree[1:]:
+            yield from _parts(part)
+
+
+def _value(tree: Tree, values: PlainMapping, library: Any) -> Any:
+    """The value of a tree, in float32, by NumPy or JAX."""
     match tree:
-        case ast.BinOp(op=ast.Div(), right=divisor) if _constant(divisor, numbers) == 0:
-            raise ValueError(f"division by zero in {show(ast.unparse(tree))}")
-    if not np.isfinite(_constant(tree, numbers)):
-        raise ValueError(f"{show(ast.unparse(tree))} is no finite number")
-
-
-def _constant(tree: ast.expr, numbers: Mapping[str, float]) -> float:
-    """The value of a part that looks at constants only; of any other one, 1."""
-    if not set(_names(tree)) <= set(numbers):
-        return 1.0
-    with np.errstate(all="ignore"):
-        return float(_value(tree, numbers, np))
-
-
-def _value(tree: ast.expr, values: PlainMapping, library: Any) -> Any:
-    """The value of a part, in float32, by NumPy or JAX."""
-    match tree:
-        case ast.Constant(value=int() | float() as value):
-            return _float32(value)
-        case ast.Name(id=name):
-            return library.asarray(values[name], np.float32)
-        case ast.UnaryOp(op=op, operand=operand):
-            return _OPERATORS[type(op)](_value(operand, values, library))
-        case ast.BinOp(op=ast.Pow(), left=left, right=right):
-            base, whole = _value(left, values, library), _whole(right)
-            return base**whole if whole else library.power(base, _value(right, values, library))
-        case (
-            ast.BinOp(op=op, left=left, right=right)
-            | ast.Compare(ops=[op], left=left, comparators=[right])
-        ):
-            pair = _value(left, values, library), _value(right, values, library)
-            return _OPERATORS[type(op)](*pair)
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            return getattr(library, name)(*(_value(each, values, library) for each in arguments))
-    raise AssertionError(ast.dump(tree))  # `_check` has refused it
-
-
-def _whole(exponent: ast.expr) -> int:
-    """The whole number that an exponent is written as, as in x ** 3; 0 for any other one."""
-    match exponent:
-        case ast.Constant(value=int() | float() as value) if value in range(1, MAX_POWER + 1):
-            return int(value)
-    return 0
-
-
-def _float32(number: int | float) -> np.float32:
+        case str():
+            return library.asarray(values[tree], np.float32)
+        case ("power", base, exponent) if whole := _whole(exponent):
+            return _value(base, values, library) ** whole
+        case (name, *operands):
+            found = [_value(each, values, library) for each in operands]
+            if name == "where":
+                found = [found[0] > found[1], *found[2:]]
+            return getattr(library, "negative" if name == "negate" else name)(*found)
     with np.errstate(over="ignore"):
         try:
-            return np.float32(number)
+            return np.float32(tree)  # type: ignore[arg-type]
         except OverflowError:  # an int beyond float64
             return np.float32(np.inf)
 
 
-def _names(tree: ast.AST) -> list[str]:
-    functions = {id(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
-    return [
-        each.id
-        for each in ast.walk(tree)
-        if isinstance(each, ast.Name) and id(each) not in functions
-    ]
+def _whole(exponent: Tree) -> int:
+    """The whole number that an exponent is written as, as in x ** 3; 0 for any other one."""
+    is_whole = isinstance(exponent, int | float) and exponent in range(1, MAX_POWER + 1)
+    return int(exponent) if is_whole else 0  # type: ignore[arg-type]
 
 
-def _depth(tree: ast.AST) -> int:
-    """The levels of a tree, found without recursion."""
-    level, depth = [tree], 0
-    while level:
-        level = [part for each in level for part in ast.iter_child_nodes(each)]
-        depth += 1
-    return depth
+def _syntax(tree: Tree, numbers: Mapping[str, float]) -> ast.expr:
+    """Return a tree as Python's, with numbers in the place of names."""
+    match tree:
+        case str() if tree not in numbers:
+            return ast.Name(tree)
+        case (name, *operands):
+            parts = [_syntax(each, numbers) for each in operands]
+            if name in _SIGNS:
+                return ast.BinOp(parts[0], _SIGNS[name](), parts[1])
+            if name == "negate":
+                return ast.UnaryOp(ast.USub(), parts[0])
+            if name == "where":
+                parts = [ast.Compare(parts[0], [ast.Gt()], [parts[1]]), *parts[2:]]
+            return ast.Call(ast.Name(name), parts, [])
+    number: Any = float(f"{numbers[tree]:.4g}") if isinstance(tree, str) else tree
+    size = ast.Constant(abs(number))
+    return ast.UnaryOp(ast.USub(), size) if str(number).startswith("-") else size
 
 
-class _Written(ast.NodeTransformer):
-    """Writes numbers in the place of names."""
-
-    def __init__(self, numbers: Mapping[str, float]):
-        self.numbers = numbers
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.numbers:
-            return node
-        return _number(f"{self.numbers[node.id]:.4g}")
-
-
-def _number(text: str) -> ast.expr:
-    """Return a number as an expression; a program's float32 has the fewest digits that are read."""
-    value = float(text)
-    size = ast.Constant(abs(value))
-    return ast.UnaryOp(ast.USub(), size) if np.signbit(value) else size
-
-
-# --- Programs: expressions as codes -------------------------------------------------------------
-
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.Pow: "power",
-}
-_SIGNS = {name: operator for operator, name in _BINARY.items()}
-_SWAPPED = {ast.Gt: False, ast.Lt: True, ast.GtE: True, ast.LtE: False}
-"""Whether a comparison is b > a, where a > b is the operation's."""
-_NEGATED = {ast.Gt: False, ast.Lt: False, ast.GtE: True, ast.LtE: True}
+# --- Programs: trees as codes -------------------------------------------------------------------
 
 Item = tuple[int, float]
 """A code and its constant."""
@@ -300,42 +268,19 @@ def compiled(
     return codes, constants
 
 
-def _items(tree: ast.expr, inputs: Sequence[str], numbers: Mapping[str, float]) -> Iterator[Item]:
-    """Yield a part of an expression in postfix order."""
-
-    def joined(operation: str, *parts: ast.expr) -> Iterator[Item]:
-        for part in parts:
-            yield from _items(part, inputs, numbers)
-        yield code_of(operation), 0.0
-
+def _items(tree: Tree, inputs: Sequence[str], numbers: Mapping[str, float]) -> Iterator[Item]:
+    """Yield a tree in postfix order."""
     match tree:
-        case ast.Constant(value=int() | float() as value):
-            yield CONSTANT, float(value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            yield CONSTANT, -float(value)
-        case ast.Name(id=name) if name in numbers:
-            yield CONSTANT, float(numbers[name])
-        case ast.Name(id=name):
-            yield INPUT + inputs.index(name), 0.0
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            yield from _items(operand, inputs, numbers)
-        case ast.UnaryOp(operand=operand):
-            yield from joined("negate", operand)
-        case ast.BinOp(
-            left=left, op=ast.Pow(), right=ast.Constant(value=int() | float() as value)
-        ) if value in range(1, MAX_POWER + 1):
-            yield from _whole_power(list(_items(left, inputs, numbers)), int(value))
-        case ast.BinOp(left=left, op=op, right=right):
-            yield from joined(_BINARY[type(op)], left, right)
-        case ast.Call(func=ast.Name(id="where"), args=[ast.Compare() as compared, first, second]):
-            operator, pair = type(compared.ops[0]), [compared.left, compared.comparators[0]]
-            if _SWAPPED[operator]:
-                pair.reverse()
-            if _NEGATED[operator]:
-                first, second = second, first
-            yield from joined("where", *pair, first, second)
-        case ast.Call(func=ast.Name(id=name), args=arguments):
-            yield from joined(name, *arguments)
+        case str() if tree not in numbers:
+            yield INPUT + inputs.index(tree), 0.0
+        case ("power", base, exponent) if whole := _whole(exponent):
+            yield from _whole_power([*_items(base, inputs, numbers)], whole)
+        case (name, *operands):
+            for each in operands:
+                yield from _items(each, inputs, numbers)
+            yield code_of(name), 0.0
+        case _:
+            yield CONSTANT, float(numbers[tree] if isinstance(tree, str) else tree)  # type: ignore[arg-type]
 
 
 def _whole_power(base: list[Item], exponent: int) -> Iterator[Item]:
@@ -351,35 +296,19 @@ def _whole_power(base: list[Item], exponent: int) -> Iterator[Item]:
 
 
 def program_text(codes: np.ndarray, constants: np.ndarray, inputs: Sequence[str]) -> str:
-    """Return a valid program [L] as an expression that can be read again."""
-    names, stack = list(OPERATIONS), []
+    """Return a valid program [L] as text that can be read again."""
+    names, stack = list(OPERATIONS), list[Tree]()
     for code, constant in zip(codes.tolist(), constants, strict=True):
         if code == BLANK:
             break
         if code == CONSTANT:
-            stack.append(_number(str(constant)))
+            stack.append(float(str(constant)))  # the fewest digits of a float32
         elif code >= INPUT:
-            stack.append(ast.Name(inputs[code - INPUT]))
+            stack.append(inputs[code - INPUT])
         else:
             name = names[code - 1]
-            arguments = stack[-OPERATIONS[name] :]
+            operands = stack[-OPERATIONS[name] :]
             del stack[-OPERATIONS[name] :]
-            stack.append(_tree(name, arguments))
+            stack.append(("power", *operands, 2) if name == "square" else (name, *operands))
     (tree,) = stack
-    return ast.unparse(tree)
-
-
-def _tree(name: str, arguments: list[ast.expr]) -> ast.expr:
-    """Return an operation of expressions as an expression."""
-    if name in _SIGNS:
-        left, right = arguments
-        return ast.BinOp(left, _SIGNS[name](), right)
-    if name == "negate":
-        return ast.UnaryOp(ast.USub(), arguments[0])
-    if name == "square":
-        return ast.BinOp(arguments[0], ast.Pow(), ast.Constant(2))
-    if name == "where":
-        a, b, *chosen = arguments
-        arguments = [ast.Compare(a, [ast.Gt()], [b]), *chosen]
-    assert name in FUNCTIONS
-    return ast.Call(ast.Name(name), arguments, [])
+    return Expression(tree).text()

@@ -4,7 +4,7 @@
     loss = differentiable(operations, program_of, inputs_of)        # (x, others) -> number
 
 A program (`metaevo.evolution.postfix`) first becomes a table of rows, one for each operation, with
-the places of its two operands among the inputs and the results of earlier rows. The table depends
+the places of its operands among the inputs and the results of earlier rows. The table depends
 on the program only, so XLA computes it before the loops of a training. A row then costs the
 computation of every operation in the language and a choice among them, since under `jax.vmap` other
 agents have other operations there. The loop ends after the longest program of a batch.
@@ -36,123 +36,79 @@ def _divisor(b: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(b) < SMALL, jnp.where(b < 0, -SMALL, SMALL), b)
 
 
-def _sqrt(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+def _sqrt(a: jax.Array) -> jax.Array:
     positive = a > SMALL**2
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, a, 1.0)), 0.0)
 
 
-def _power(a: jax.Array, b: jax.Array, c: jax.Array) -> jax.Array:
+def _power(a: jax.Array, b: jax.Array) -> jax.Array:
     """A power of |a|; with the sign of a for odd whole exponents."""
     size = jnp.power(jnp.maximum(jnp.abs(a), SMALL**2), b)
     return jnp.where((a < 0) & (jnp.mod(b, 2.0) == 1.0), -size, size)
 
 
 INSTRUCTIONS: dict[str, Callable[..., jax.Array]] = {
-    "add": lambda a, b, c: a + b,
-    "subtract": lambda a, b, c: a - b,
-    "multiply": lambda a, b, c: a * b,
-    "divide": lambda a, b, c: a / _divisor(b),
-    "minimum": lambda a, b, c: jnp.minimum(a, b),
-    "maximum": lambda a, b, c: jnp.maximum(a, b),
-    "greater": lambda a, b, c: (a > b).astype(a.dtype),
-    "choose": lambda a, b, c: jnp.where(c > 0, a, b),
-    "negate": lambda a, b, c: -a,
-    "abs": lambda a, b, c: jnp.abs(a),
-    "sign": lambda a, b, c: jnp.sign(a),
-    "square": lambda a, b, c: a * a,
-    "tanh": lambda a, b, c: jnp.tanh(a),
-    "exp": lambda a, b, c: jnp.exp(jnp.minimum(a, 25.0)),
-    "log1p": lambda a, b, c: jnp.log1p(jnp.maximum(a, LOWEST)),
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / _divisor(b),
+    "minimum": jnp.minimum,
+    "maximum": jnp.maximum,
+    "where": lambda a, b, x, y: jnp.where(a > b, x, y),
+    "clip": lambda a, low, high: jnp.minimum(jnp.maximum(a, low), high),
+    "negate": lambda a: -a,
+    "abs": jnp.abs,
+    "sign": jnp.sign,
+    "square": lambda a: a * a,
+    "tanh": jnp.tanh,
+    "exp": lambda a: jnp.exp(jnp.minimum(a, 25.0)),
+    "log1p": lambda a: jnp.log1p(jnp.maximum(a, LOWEST)),
     "sqrt": _sqrt,
     "power": _power,
 }
-"""What a row computes, `(a, b, c) -> result`, from its operands a and b; c is the result of the row
-before."""
-TWO_ROWS = {"where": ("greater", "choose"), "clip": ("maximum", "minimum")}
-"""Operations of two rows; the second sees the result of the first."""
-
-
-@functools.cache
-def instructions_of(operations: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the instructions that some operations need; every language can add."""
-    names = ["add"]
-    for name in operations:
-        names += TWO_ROWS.get(name, (name,))
-    return tuple(dict.fromkeys(names))
+"""What a row computes from its operands, by operation."""
 
 
 class Rows(NamedTuple):
-    """A program of at most R rows, each field [R]."""
+    """The operations of a program, at most L, in their order."""
 
     instruction: jax.Array
-    """number of the instruction"""
-    left: jax.Array
-    """place of the operand a in the table of inputs and results; -1 for a constant"""
-    right: jax.Array
-    left_constant: jax.Array
-    right_constant: jax.Array
+    """[L] number of the operation"""
+    places: jax.Array
+    """[operands, L] of the operands in the table of inputs and results; -1 for a constant"""
+    constants: jax.Array
+    """[operands, L]"""
 
 
 def rows_of(
     operations: tuple[str, ...], codes: jax.Array, constants: jax.Array, inputs: int
-) -> tuple[Rows, Rows, jax.Array]:
-    """Return the table of one program [L], its first row, and the number of rows.
+) -> tuple[Rows, jax.Array, tuple[jax.Array, jax.Array]]:
+    """Return the rows of one program [L], their number, and place and constant of its value.
 
-    The first row of the table is only right if there are operations. Of a program without, it adds
-    0 to the only value, and the value of what is no program is NaN.
+    The value of what is no program is NaN.
     """
-    names = instructions_of(operations)
-    firsts, seconds, widths = np.zeros((3, len(postfix.ARITIES)), np.int32)
-    for name in operations:
-        code, both = postfix.code_of(name), TWO_ROWS.get(name, (name,))
-        widths[code] = len(both)
-        firsts[code], seconds[code] = names.index(both[0]), names.index(both[-1])
-    width = jnp.asarray(widths)[codes]
-    ends = jnp.cumsum(width)
+    numbers = np.zeros(len(postfix.ARITIES), np.int32)
+    for number, name in enumerate(operations):
+        numbers[postfix.code_of(name)] = number
     is_operation = (codes > postfix.BLANK) & (codes < postfix.CONSTANT)
+    known = jnp.isin(codes, jnp.array([postfix.code_of(name) for name in operations], jnp.int32))
+    ends = jnp.cumsum(is_operation)
     place = jnp.where(is_operation, inputs + ends - 1, codes - postfix.INPUT)
     place = jnp.clip(place, 0, inputs + len(codes) - 1)  # whatever the codes are
     place = jnp.where(codes == postfix.CONSTANT, -1, place)
 
-    row = jnp.arange(len(codes))
-    node = jnp.minimum(jnp.sum(ends <= row[:, None], axis=1), len(codes) - 1)
-    second = (width[node] == 2) & (row == ends[node] - 1)
-    clips = second & (codes[node] == postfix.code_of("clip"))
-    operand = postfix.operands(codes)[node]
-    left = jnp.where(second & ~clips, operand[:, 2], operand[:, 0])
-    right = jnp.where(second, jnp.where(clips, operand[:, 2], operand[:, 3]), operand[:, 1])
-    rows = Rows(
-        jnp.where(second, jnp.asarray(seconds)[codes[node]], jnp.asarray(firsts)[codes[node]]),
-        jnp.where(clips, inputs + row - 1, place[left]),
-        place[right],
-        constants[left],
-        constants[right],
-    )
-    known = jnp.all((width > 0) | ~is_operation) & postfix.is_valid(codes, inputs)
-    only = Rows(
-        jnp.int32(names.index("add")),
-        jnp.where(known, place[0], -1),
-        jnp.int32(-1),
-        jnp.where(known, constants[0], jnp.nan),
-        jnp.float32(0.0),
-    )
-    alone = (ends[-1] == 0) | ~known
-    first = Rows(*(jnp.where(alone, own, each[0]) for own, each in zip(only, rows, strict=True)))
-    return rows, first, jnp.where(alone, 1, ends[-1])
+    node = jnp.sum(ends <= jnp.arange(len(codes))[:, None], axis=1)
+    node = jnp.minimum(node, len(codes) - 1)
+    operands = postfix.operands(codes)[node, : _most_operands(operations)].T
+    rows = Rows(jnp.asarray(numbers)[codes[node]], place[operands], constants[operands])
+    is_program = jnp.all(known | ~is_operation) & postfix.is_valid(codes, inputs)
+    last = jnp.maximum(postfix.length(codes) - 1, 0)
+    value = jnp.where(is_program, place[last], -1), jnp.where(is_program, constants[last], jnp.nan)
+    return rows, jnp.where(is_program, ends[-1], 0), value
 
 
-def _table(rows: Rows, first: Rows) -> list[jax.Array]:
-    """Return the fields of tables [N, R] with their first rows [N], row by row: [R * N].
-
-    XLA computes it before the loops of a training, unlike a mere transposition; and a flat array
-    has one layout, so it is not copied in every step.
-    """
-    count, length = rows.left.shape
-    is_first = jnp.arange(length * count) < count
-    return [
-        jnp.where(is_first, jnp.tile(own, length), jnp.moveaxis(each, 0, 1).reshape(-1))
-        for each, own in zip(rows, first, strict=True)
-    ]
+def _most_operands(operations: tuple[str, ...]) -> int:
+    return max((postfix.OPERATIONS[name] for name in operations), default=1)
 
 
 @functools.cache
@@ -165,9 +121,8 @@ def _interpreter(operations: tuple[str, ...], slopes: bool) -> Callable[..., Any
 
     def run(codes, constants, inputs, input_slopes):
         table_of = functools.partial(rows_of, operations, inputs=len(inputs))
-        rows, first, counts = jax.vmap(table_of)(codes, constants)
-        table = _table(rows, first)
-        return _run(operations, table, counts, inputs, input_slopes if slopes else None)
+        table = jax.vmap(table_of)(codes, constants)
+        return _run(operations, *table, inputs, input_slopes if slopes else None)
 
     def batched(size, in_batched, codes, constants, *samples):
         count, more = codes.shape[-2], in_batched[0] or in_batched[1]
@@ -198,16 +153,18 @@ def _interpreter(operations: tuple[str, ...], slopes: bool) -> Callable[..., Any
 
 def _run(
     operations: tuple[str, ...],
-    table: Sequence[jax.Array],
+    rows: Rows,
     counts: jax.Array,
+    result: tuple[jax.Array, jax.Array],
     inputs: Sequence[jax.Array],
     input_slopes: Sequence[jax.Array] | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Evaluate N programs at S samples each; without slopes, the second result is zero."""
-    chosen = [INSTRUCTIONS[name] for name in instructions_of(operations)]
-    count = len(counts)
-    programs = jnp.arange(count)
-    empty = jnp.zeros((len(table[0]) // count, *inputs[0].shape), inputs[0].dtype)
+    chosen = [(INSTRUCTIONS[name], postfix.OPERATIONS[name]) for name in operations]
+    programs = jnp.arange(len(counts))
+    length = rows.instruction.shape[1]
+    empty = jnp.zeros((length, *inputs[0].shape), inputs[0].dtype)
+    table = [jnp.moveaxis(each, -1, 0) for each in rows]
 
     def operand(values, place, constant):
         found = values.at[jnp.maximum(place, 0), programs].get(mode="promise_in_bounds")
@@ -223,32 +180,30 @@ def _run(
 
     def row(index, carry):
         values, slopes = carry
-        instruction, left, right, *constants = (
-            jax.lax.dynamic_slice(each, (index * count,), (count,)) for each in table
+        instruction, places, constants = (
+            jax.lax.dynamic_index_in_dim(each, index, keepdims=False) for each in table
         )
-        a = operand(values, left, constants[0])
-        b = operand(values, right, constants[1])
-        c = jax.lax.dynamic_index_in_dim(values, len(inputs) + index - 1, keepdims=False)
-        value = choose(instruction, [each(a, b, c) for each in chosen])
+        pairs = list(zip(places.T, constants.T, strict=True))
+        operands = [operand(values, *pair) for pair in pairs]
+        value = choose(instruction, [each(*operands[:count]) for each, count in chosen])
         place = len(inputs) + index
         values = limited_at(values, value, place)
         if slopes is not None:
-            zero = jnp.zeros(count, a.dtype)
-            along = operand(slopes, left, zero), operand(slopes, right, zero)
-            a, b, c, along = jax.lax.optimization_barrier((a, b, c, along))
-            found = [jax.jvp(functools.partial(each, c=c), (a, b), along)[1] for each in chosen]
+            along = [operand(slopes, each, jnp.zeros_like(zero)) for each, zero in pairs]
+            operands, along = jax.lax.optimization_barrier((operands, along))
+            found = [jax.jvp(each, operands[:count], along[:count])[1] for each, count in chosen]
             slope = jnp.where(jnp.abs(value) >= LIMIT, 0.0, choose(instruction, found))
             slopes = limited_at(slopes, slope, place)
         return values, slopes
 
     start = jnp.concatenate([jnp.clip(jnp.stack(inputs), -LIMIT, LIMIT), empty])
     slopes = None if input_slopes is None else jnp.concatenate([jnp.stack(input_slopes), empty])
-    values, slopes = jax.lax.fori_loop(0, jnp.max(counts), row, (start, slopes))
-    last = len(inputs) + counts - 1, programs
-    value = values.at[last].get(mode="promise_in_bounds")
+    if operations:
+        start, slopes = jax.lax.fori_loop(0, jnp.max(counts), row, (start, slopes))
+    value = operand(start, *result)
     if slopes is None:
         return value, jnp.zeros_like(value)
-    return value, slopes.at[last].get(mode="promise_in_bounds")
+    return value, operand(slopes, result[0], jnp.zeros_like(result[1]))
 
 
 def evaluate(

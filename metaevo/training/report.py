@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, PlainDict, PlainMapping, to_dict
+from metaevo.config import ConfigError, PlainDict, PlainMapping
 from metaevo.config.files import replacing, write_json_atomic
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, plots, policies
 from metaevo.reports.results import draw_values
-from metaevo.runs.quick import NOTE, mark
+from metaevo.runs.quick import NOTE
 from metaevo.runs.run import Run
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
@@ -86,8 +86,7 @@ def finish(
     rows = [_row(name, each) for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
     diverged = int(result.diverged.sum())
-    evaluation = {"variants": rows, "diverged": diverged, **mark(to_dict(run.settings))}
-    write_json_atomic(directory.evaluation_path, evaluation)
+    write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
     print(f"report: {directory.report_path}")
 

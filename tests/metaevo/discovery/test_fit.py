@@ -7,7 +7,7 @@ import pytest
 from metaevo.config import ConfigError
 from metaevo.discovery import fit
 from metaevo.discovery.observe import TARGETS, Observed
-from metaevo.parts.expressions import parse
+from metaevo.parts.expressions import Expression, parse
 from metaevo.parts.formula import Formula
 
 X = np.linspace(-2, 2, 41)
@@ -52,7 +52,7 @@ def random_tree(rng, depth):
 def test_trees_and_their_texts_evaluate_the_same():
     for seed in range(20):
         nodes, expected = random_tree(np.random.default_rng(seed), depth=3)
-        text = fit.text_of(fit.terms_of(nodes, NAMES))
+        text = Expression(fit.tree_of(fit.terms_of(nodes, NAMES))).text()
         found = parse(text, ["x", "y"], {}).evaluate({"x": X, "y": Y})
         largest = (1 + np.abs(expected)).max()  # numbers are written with four digits
         found = np.broadcast_to(found, X.shape)
