@@ -61,8 +61,8 @@ def parse() -> argparse.Namespace:
     add("--tasks", nargs="+", choices=tasks, default=(), help="of training; default: all")
     number("--devices", nargs="+", default=(), help="also train on so many")
     number("--frames", default=2**19, help="of a measurement (training), in 2 updates at least")
-    text = "presets (evolution); default: ppo, which is evolve_value_loss/ppo"
-    add("--shape", nargs="+", default=("ppo",), help=text)
+    text = "presets (evolution); default: evolve_value_loss/ppo"
+    add("--shape", nargs="+", default=("evolve_value_loss/ppo",), help=text)
     number("--generations", default=4, help="of one measurement (evolution); default: 4")
     number("--agent-steps", help="of one agent in the environment (evolution)")
     text = "in the place of the preset's (evolution), such as train.num_envs=4"

@@ -15,77 +15,44 @@ everything on a CPU.
 
 import argparse
 import json
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from importlib.metadata import requires
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
+
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import metaevo
 from experiments.benchmarks.tables import Parser, Table, git, machine, save
 
-THERE = "jax", "jaxlib", "numpy", "scipy", "flax", "optax", "chex", "ml_dtypes", "orbax_checkpoint"
-"""Packages of the GPU's machine, which has JAX for its own CUDA."""
-UNUSED = (
-    "alembic", "anyio", "brax", "cmaes", "googleapis_common_protos", "h11", "httpcore", "mako",
-    "opentelemetry_api", "opentelemetry_sdk", "opentelemetry_semantic_conventions", "pandas",
-    "protobuf", "seaborn", "simplejson", "sqlalchemy", "tensorstore", "treescope", "tzdata",
-    "uvloop", "wandb", "xxhash",
-)  # fmt: skip
-"""Packages that no job imports; what travels must be below 64 MiB."""
 GRACE = 45.0
 """Seconds that a job may need to save and stop."""
 
 
 class Job(NamedTuple):
-    """A command, in which {to} is the folder of results."""
+    """A job of gpu_queue.yaml, which explains the fields."""
 
-    name: str
     minutes: float
-    """that must be left for it to start"""
-    command: Sequence[str]
-    full: Sequence[str]
-    """flags of its sizes"""
-    tiny: Sequence[str]
-    """flags of sizes for a CPU's patience"""
+    command: str
+    full: str = ""
+    tiny: str = ""
+
+    def words(self, name: str, folder: Path, *, tiny: bool) -> list[str]:
+        """Return the command with the flags of its sizes."""
+        words = shlex.split(f"{self.command} {self.tiny if tiny else self.full}")
+        return [word.replace("{to}", str(folder)).replace("{name}", name) for word in words]
 
 
-LENGTHS = "{log_integer: [20, 305]}"  # Freeway's first episodes end in the 20th update
-"""Updates of the trainings of an evolution on a GPU, at most 2.5 million steps."""
-BENCHMARK = "experiments/benchmark.py"
-JOBS = [
-    Job("first_ratio", 1, ["experiments/gpu_queue.py", "--first-ratio", "{to}/first_ratio.json"],
-        [], ["--tiny"]),
-    *(Job(name, 2, [BENCHMARK, suite, "--without-kernels", "--save", f"{{to}}/{name}.json"],
-          ["--agents", agents], ["--agents", "2", "--frames", "512", "--repeats", "1"])
-      for suite in ("ppo", "recurrent") for agents in ("64", "2048")
-      for name in (f"kernels_{suite}_{agents}",)),
-    Job("kernels_evolution", 2,
-        [BENCHMARK, "evolution", "--shape", "evolve_value_loss/blog", "--without-kernels",
-         "--save", "{to}/kernels_evolution.json"],
-        [],
-        ["--agents", "2", "--generations", "1", "--agent-steps", "512", "--repeats", "1"]),
-    Job("evolution", 2,
-        ["-m", "metaevo", "evolve", "--config", "configs/evolve_discogen.yaml", "--comparison",
-         "none", "--run-dir", "{to}/evolution"],
-        ["--train.total_timesteps", "2500000", "--tasks.breakout.sample.updates", LENGTHS,
-         "--tasks.freeway.sample.updates", LENGTHS, "--strategy.population_size", "64",
-         "--generations", "40"],
-        ["--quick"]),
-    Job("discogen", 3,
-        ["-m", "experiments.discogen", "run", "--rules", "ppo", "apa", "zoo:ppo-apa", "--to",
-         "{to}/discogen"],
-        ["--envs", "Breakout", "Freeway", "Asterix", "SpaceInvaders", "--seeds", "8",
-         "--rates", "10", "--steps", "10000000"],
-        ["--envs", "Breakout", "--seeds", "1", "--rates", "1", "--steps", "16384"]),
-    Job("pqn", 2, [BENCHMARK, "pqn", "--save", "{to}/pqn.json"], ["--agents", "64", "2048"],
-        ["--agents", "2", "--frames", "512", "--repeats", "1"]),
-]  # fmt: skip
+DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+JOBS = {name: Job(**fields) for name, fields in DATA["jobs"].items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,35 +62,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         return first_ratio(options.first_ratio, tiny=options.tiny)
     if options.wheels:
         return download(options.wheels)
-    platform = of_a_subprocess("import jax; print(jax.default_backend())")
+    code = "import jax; print(jax.default_backend())"  # a GPU's memory belongs to who asks
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    platform = asked.stdout.strip()
     if platform != "gpu" and not options.tiny:
         options.error(f"no GPU: JAX finds the platform {platform!r} only (see --tiny)")
     options.to.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + 60 * options.minutes
-    found = {
-        job.name: outcome(job, options, end)
-        for job in JOBS
-        if not options.only or job.name in options.only
-    }
+    names = [name for name in JOBS if name in (options.only or JOBS)]
+    found = {name: outcome(name, options, end) for name in names}
     print("\n".join(f"{name:20} {text}" for name, text in found.items()))
     return sum(text.startswith("failed") for text in found.values())
 
 
-def outcome(job: Job, options: argparse.Namespace, end: float) -> str:
+def outcome(name: str, options: argparse.Namespace, end: float) -> str:
     """Run a job, if it has no result yet and the time suffices; return what became of it."""
-    done, left = options.to / f"{job.name}.done", end - time.monotonic() - GRACE
+    job, folder, left = JOBS[name], options.to, end - time.monotonic() - GRACE
+    done, log = folder / f"{name}.done", folder / f"{name}.log"
     if done.exists():
         return "has its result"
     if left < (1 if options.tiny else 60 * job.minutes):
         return "no time left"
-    command = [sys.executable, *(word.replace("{to}", str(options.to)) for word in job.command)]
-    if (options.to / job.name / "config.yaml").exists():  # an interrupted evolution
-        command = [sys.executable, "-m", "metaevo", "evolve", "--resume", "--run-dir",
-                   str(options.to / job.name)]  # fmt: skip
-    else:
-        command += job.tiny if options.tiny else job.full
-    start, log = time.monotonic(), options.to / f"{job.name}.log"
-    print(f"{job.name}: {' '.join(command[1:])} > {log}", flush=True)
+    command = [sys.executable, *job.words(name, folder, tiny=options.tiny)]
+    if (folder / name / "config.yaml").exists():  # an interrupted evolution
+        command[1:] = ["-m", "metaevo", "evolve", "--resume", "--run-dir", str(folder / name)]
+    start = time.monotonic()
+    print(f"{name}: {shlex.join(command[1:])} > {log}", flush=True)
     with log.open("a") as file:
         process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
         try:
@@ -183,30 +147,24 @@ def first_ratio(path: Path, *, tiny: bool) -> int:
 
 def download(folder: Path) -> int:
     """Download what the GPU's machine (Python 3.12) lacks of our dependencies and of DiscoGen's."""
-    ours = of_a_subprocess(
-        "from importlib.metadata import requires; print(*requires('metaevo'), sep='\\n')"
-    ).splitlines()
-    theirs = ["--requirement", str(ROOT / "experiments" / "discogen" / "requirements.txt")]
-    pip = [sys.executable, "-m", "pip", "download", "-q", "--python-version", "3.12"]
-    tested = ["--constraint", str(ROOT / "constraints.txt")]
-    code = 0
-    for target, wanted in (
-        (folder, [*tested, *(each for each in ours if "extra ==" not in each)]),
-        (folder / "discogen", theirs),
+    ours = [each for each in requires("metaevo") or () if "extra ==" not in each]
+    theirs = str(ROOT / "experiments" / "discogen" / "requirements.txt")
+    wanted = [
+        (folder, ["--constraint", str(ROOT / "constraints.txt"), *ours]),
+        (folder / "discogen", ["--requirement", theirs]),
         (folder / "discogen", ["--no-deps", "discogen==1.3.0"]),
-    ):
-        code |= subprocess.call([*pip, "--only-binary", ":all:", "--dest", str(target), *wanted])
-        for wheel in target.glob("*.whl"):
-            is_ours = target != folder and (folder / wheel.name).exists()
-            if is_ours or wheel.name.partition("-")[0].lower() in THERE + UNUSED:
-                wheel.unlink()
-    return code
-
-
-def of_a_subprocess(code: str) -> str:
-    """Return what a piece of Python prints: a GPU's memory belongs to the process that asks."""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return run.stdout.strip()
+    ]
+    pip = [sys.executable, "-m", "pip", "download", "-q", "--python-version", "3.12"]
+    codes = [
+        subprocess.call([*pip, "--only-binary", ":all:", "--dest", str(target), *packages])
+        for target, packages in wanted
+    ]
+    known = {wheel.name for wheel in folder.glob("*.whl")}
+    for wheel in folder.rglob("*.whl"):
+        is_ours = wheel.parent != folder and wheel.name in known
+        if is_ours or wheel.name.partition("-")[0].lower() in DATA["there"] + DATA["unused"]:
+            wheel.unlink()
+    return max(codes)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -215,14 +173,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser("gpu_queue.py", description=__doc__, formatter_class=formatter)
     add = parser.add_argument
     add("--minutes", type=float, default=13, help="of the lease that are left (default: 13)")
-    add(
-        "--to",
-        type=Path,
-        metavar="FOLDER",
-        help="of the results (default: gpu/results or gpu/tiny)",
-    )
-    names = [job.name for job in JOBS]
-    add("--only", nargs="+", default=(), choices=names, metavar="JOB", help=", ".join(names))
+    text = "of the results (default: gpu/results or gpu/tiny)"
+    add("--to", type=Path, metavar="FOLDER", help=text)
+    add("--only", nargs="+", default=(), choices=JOBS, metavar="JOB", help=", ".join(JOBS))
     add("--tiny", action="store_true", help="tiny sizes, also without a GPU")
     add("--wheels", type=Path, metavar="FOLDER", help="only download what the machine lacks")
     add("--first-ratio", type=Path, metavar="FILE", help=argparse.SUPPRESS)

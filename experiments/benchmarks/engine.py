@@ -9,6 +9,7 @@ are commands of ours, which `work` answers; others are peers.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -69,17 +70,16 @@ def compare(cases: Sequence[Case], table: Table, repeats: int) -> None:
             _, *reference = measured.get(OURS, [about])
             speeds, ratios = [], []
             for key in ("seconds", "cpu_seconds"):
-                rates, ours = _rates(samples, key), _rates(reference, key)
+                rates, ours = (
+                    [each["amount"] / each[key] for each in answers if key in each]
+                    for answers in (samples, reference)
+                )
                 pairs = zip(ours, rates, strict=False) if name != OURS else ()
                 speeds.append(spread(rates))
                 ratios.append(spread(x / y for x, y in pairs))
             peak = max(each.get("peak_bytes", 0) for each in samples) / 2**20 or None
             known = about.get("first_seconds"), peak, about.get("layout")
             table.row(*labels, name, *speeds, *ratios, *known)
-
-
-def _rates(samples: Sequence[Answer], key: str) -> list[float]:
-    return [each["amount"] / each[key] for each in samples if key in each]
 
 
 def spread(values: Iterable[float]) -> str:
@@ -91,24 +91,20 @@ def spread(values: Iterable[float]) -> str:
 
 def measure(commands: Mapping[str, Command], repeats: int) -> dict[str, list[Answer]]:
     """Return the answers of each command; one that fails is reported and left out."""
-    answers: dict[str, list[Answer]] = {}
-    started: dict[str, Callable[[str], Answer]] = {}
-
-    def step(name: str, request: str) -> None:
-        print(f"... {name}: {'measures' if request else 'compiles'}", file=sys.stderr)
-        try:
-            answers.setdefault(name, []).append(started[name](request))
-        except ValueError as error:
-            del answers[name]
-            print(f"error: {name}: {error}; left out", file=sys.stderr)
-
+    answers: dict[str, list[Answer]] = {name: [] for name in commands}
+    ask: dict[str, Callable[[str], Answer]] = {}
     with contextlib.ExitStack() as stack:
-        for name, command in commands.items():
-            started[name] = stack.enter_context(process(command))
-            step(name, "")
-        for _ in range(repeats):
-            for name in list(answers):
-                step(name, "\n")
+        for request, name in itertools.product(("", *["\n"] * repeats), commands):
+            if name not in answers:
+                continue
+            if not request:
+                ask[name] = stack.enter_context(process(commands[name]))
+            print(f"... {name}: {'measures' if request else 'compiles'}", file=sys.stderr)
+            try:
+                answers[name].append(ask[name](request))
+            except ValueError as error:
+                del answers[name]
+                print(f"error: {name}: {error}; left out", file=sys.stderr)
     return answers
 
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -20,21 +21,15 @@ def preset(name: str) -> PlainDict:
     return found
 
 
-WORK: dict[tuple[str, str], PlainDict] = {
-    ("ppo", "CartPole-v1"): preset("train/ppo_cartpole"),  # CleanRL's settings
-    ("recurrent", "MemoryChain-bsuite"): preset("train/ppo_memory"),  # PPO
-    ("ppo", "Breakout-MinAtar"): preset("train/ppo_minatar"),  # PureJaxRL's
-    ("dqn", "CartPole-v1"): {  # PureJaxRL's settings, learning from 1,000 steps on
-        "learner": "dqn",
-        "task": {"env": "CartPole-v1"},
-        "train": {"num_envs": 10, "num_steps": 100, "learning_starts": 1_000},
-    },
-    ("dqn", "Breakout-MinAtar"): preset("train/dqn_minatar"),  # 80 MB of replay an agent
-    ("pqn", "CartPole-v1"): preset("train/pqn_cartpole"),  # the authors' settings
-    ("pqn", "Breakout-MinAtar"): preset("train/pqn_minatar"),
-    ("pqn", "Asterix-MinAtar"): preset("train/pqn_minatar") | {"task": {"env": "Asterix-MinAtar"}},
-    ("q_learning", "GridWorld"): preset("train/q_learning_grid_world"),
-}
+def _trainings() -> Iterator[tuple[tuple[str, str], PlainDict]]:
+    text = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    for suite, tasks in yaml.safe_load(text).items():
+        for task, given in tasks.items():
+            raw = preset(given) if isinstance(given, str) else given
+            yield (suite, task), {**raw, "task": {**raw.get("task", {}), "env": task}}
+
+
+WORK = dict(_trainings())
 """Settings of `metaevo train`, by suite and task."""
 
 
@@ -64,7 +59,7 @@ def make_problem(
         key, _, value = setting.partition("=")
         section, _, name = key.partition(".")
         changes.setdefault(section, {})[name] = yaml.safe_load(value)
-    settings = metaevo.read_settings("evolve", _shape(shape), changes)
+    settings = metaevo.read_settings("evolve", shape, changes)
     return settings.build(), settings
 
 
@@ -86,7 +81,7 @@ def trainings(suite: str, options: argparse.Namespace) -> Iterator[Case]:
 def evolutions(options: argparse.Namespace) -> Iterator[Case]:
     """Yield the presets: training, ask and tell of whole generations."""
     for shape in options.shape:
-        raw = _shape(shape)
+        raw = preset(shape)
         steps = options.agent_steps or raw.get("train", {}).get("total_timesteps", 0)
         work = {"generations": options.generations, "agent_steps": steps}
         for population in options.agents or (raw["strategy"]["population_size"],):
@@ -100,11 +95,6 @@ def evolutions(options: argparse.Namespace) -> Iterator[Case]:
                 changed = [*options.settings, f"strategy.algorithm={name}"]
                 found[name] = own("evolution:value_loss", {**ours, "changed": changed})
             yield ("evolution", shape, agents), found
-
-
-def _shape(name: str) -> PlainDict:
-    """Return the settings of a preset; `ppo` is `evolve_value_loss/ppo`."""
-    return preset(name if "/" in name else f"evolve_value_loss/{name}")
 
 
 # --- In the worker's process ----------------------------------------------------------------------

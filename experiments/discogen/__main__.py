@@ -31,16 +31,14 @@ def main(argv: Sequence[str]) -> None:
     run.add_argument("--steps", type=float, default=1e7)
     run.add_argument("--processes", type=int, default=1, help="cells at a time")
     run.add_argument("--to", type=Path, default=Path("runs/discogen"), help="where to go on")
-    args = parser.parse_args(argv)
+    args = vars(parser.parse_args(argv))
     try:
-        if args.command == "export":
-            for path in modules.export(args.rule, args.to, args.modules):
-                print(path)
-            return
-        sizes = args.seeds, args.rates, args.steps, args.to, args.processes
-        found = cells.run(cells.Plan(args.rules, args.envs, *sizes))
-        (args.to / "table.md").write_text(text := cells.table(found) + "\n")
-        print(text, end="")
+        if args.pop("command") == "export":
+            print(*modules.export(args["rule"], args["to"], args["modules"]), sep="\n")
+        else:
+            text = cells.table(cells.run(plan := cells.Plan(**args)))
+            (plan.to / "table.md").write_text(f"{text}\n")
+            print(text)
     except KeyboardInterrupt:
         sys.exit(130)
     except ValueError as error:

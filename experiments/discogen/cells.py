@@ -1,6 +1,5 @@
 """Rules side by side in their harness: a JSON file for each rule and environment, and the table."""
 
-import filecmp
 import itertools
 import json
 import os
@@ -32,34 +31,28 @@ Cell = dict[str, Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """What is measured: the flags of the command.
 
     Raises:
         ConfigError: for an unknown environment, or a number that is too small.
     """
 
     rules: list[str]
-    environments: list[str]
+    envs: list[str]
     seeds: int
     rates: int
     steps: float
-    folder: Path
+    to: Path
     processes: int
     python: Path = Path(".venv-discogen/bin/python")
 
     def __post_init__(self) -> None:
-        for name in self.environments:
-            if name not in ENVIRONMENTS:
-                known = ", ".join(ENVIRONMENTS)
-                raise metaevo.ConfigError(f"--envs {name}: must be one of {known}")
+        if unknown := [name for name in self.envs if name not in ENVIRONMENTS]:
+            known = ", ".join(ENVIRONMENTS)
+            raise metaevo.ConfigError(f"--envs {unknown[0]}: must be one of {known}")
         for name, least in {"seeds": 1, "rates": 1, "processes": 1, "steps": 8192}.items():
-            if not getattr(self, name) >= least:
-                found = getattr(self, name)
+            if not (found := getattr(self, name)) >= least:
                 raise metaevo.ConfigError(f"--{name} {found}: must be at least {least}")
-
-    def path(self, rule: str, environment: str) -> Path:
-        """Return the file of a cell."""
-        return self.folder / f"{_slug(rule)}.{environment}.json"
 
 
 def run(plan: Plan) -> list[Cell]:
@@ -70,15 +63,16 @@ def run(plan: Plan) -> list[Cell]:
             with cells of other sizes or of a rule that has changed.
     """
     _check_package(plan.python)
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    exported = {
-        rule: _exported(rule, plan.folder / _slug(rule)) for rule in plan.rules if rule != BASELINE
+    plan.to.mkdir(parents=True, exist_ok=True)
+    folders: dict[str, list[str]] = {
+        rule: [] if rule == BASELINE else [_exported(rule, plan.to / _slug(rule))]
+        for rule in plan.rules
     }
     paths, todo = [], []
-    for environment, rule in itertools.product(plan.environments, plan.rules):
-        paths.append(path := plan.path(rule, environment))
+    for environment, rule in itertools.product(plan.envs, plan.rules):
+        paths.append(path := plan.to / f"{_slug(rule)}.{environment}.json")
         if any(None in row for row in _begun(plan, path, rule, environment)["evaluation"]):
-            todo.append([str(path), *([str(exported[rule])] if rule in exported else [])])
+            todo.append([str(path), *folders[rule]])
     if failed := _measure(plan, todo):
         raise metaevo.ConfigError(f"their harness failed, see above: {', '.join(failed)}")
     return [json.loads(path.read_text()) for path in paths]
@@ -93,9 +87,9 @@ def _measure(plan: Plan, todo: list[list[str]]) -> list[str]:
     for first in range(0, len(todo), plan.processes):
         batch: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            for path, *folder in todo[first : first + plan.processes]:
-                command = [str(plan.python), str(HARNESS), path, *folder]
-                batch[path] = subprocess.Popen(command, env=env)
+            for arguments in todo[first : first + plan.processes]:
+                command = [str(plan.python), str(HARNESS), *arguments]
+                batch[arguments[0]] = subprocess.Popen(command, env=env)
             failed += [path for path, process in batch.items() if process.wait()]
         finally:
             for process in batch.values():  # also after a signal
@@ -116,23 +110,30 @@ def _check_package(python: Path) -> None:
         )
 
 
-def _exported(rule: str, folder: Path) -> Path:
+def _exported(rule: str, folder: Path) -> str:
     """Return the folder with a rule's modules, which are the same as before if it exists."""
     with tempfile.TemporaryDirectory() as scratch:
         written = modules.export(rule, new := Path(scratch) / "modules")
         if not folder.exists():
             shutil.copytree(new, folder)
-        names = [path.name for path in written]
-        if filecmp.cmpfiles(new, folder, names, shallow=False)[0] != names:
+        known = {path.name: _lines(path) for path in folder.glob("*.*")}
+        if any(known.get(path.name) != _lines(path) for path in written):
             raise metaevo.ConfigError(f"--to: {rule} is not the rule of {folder}: must be new")
-    return folder
+    return str(folder)
+
+
+def _lines(path: Path) -> list[bytes]:
+    """Return the lines of a file without their order, which older exports drew at random."""
+    return sorted(path.read_bytes().splitlines())
 
 
 def _begun(plan: Plan, path: Path, rule: str, environment: str) -> Cell:
     """Return a cell as far as it is measured, from its file, which is made if there is none."""
     rates = np.linspace(LOWEST, HIGHEST, plan.rates).tolist()
-    sizes = {"rule": rule, "environment": environment, "steps": plan.steps, "seeds": plan.seeds}
-    fixed: Cell = {**sizes, "rates": rates}
+    fixed: Cell = {
+        "rule": rule, "environment": environment, "steps": plan.steps, "seeds": plan.seeds,
+        "rates": rates,
+    }  # fmt: skip
     if not path.exists():
         empty = [[None] * plan.seeds for _ in rates]
         path.write_text(json.dumps({**fixed, "evaluation": empty, "training": empty, "seconds": 0}))

@@ -26,8 +26,12 @@ MODULES = {
     "targets": ("targets",),
 }
 """Slots of ours by their modules."""
-FUNCTIONS = glue.loss_actor_and_critic, glue.make_optimizer, glue.get_targets
-"""What makes their functions of a rule, by modules in the same order."""
+MAKE = {
+    "loss": glue.loss_actor_and_critic,
+    "optim": glue.make_optimizer,
+    "targets": glue.get_targets,
+}
+"""What makes their functions of a rule, by their modules."""
 IMPORTS = """from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,7 +60,8 @@ HYPERPARAMS = {
 """In their terms. An optimizer's steps are in learning rates: their schedule multiplies them."""
 SHARED = {"hyperparams", "progress", "num_updates", "frames", "replace"}
 GIVEN = {"epoch", "minibatch", "num_epochs", "num_minibatches"}
-"""What a context has in all modules, and in `optim` only."""
+RATES = {"learning_rate", "final_learning_rate"}
+"""What a context has in all modules; in `optim` only; and of its hyperparams, in `optim` only."""
 
 
 def read(reference: str) -> Rule:
@@ -124,8 +129,7 @@ def text(module: str, rule: Rule, reference: str) -> tuple[str, dict[str, Any]]:
         arrays |= {place: np.asarray(leaf) for place, (_, leaf) in zip(places, leaves, strict=True)}
         params = jax.tree.unflatten(tree, [_Code(f"ARRAYS[{place!r}]") for place in places])
         rows.append(f"    {slot!r}: partial({name}, {params!r}),\n")
-    make = dict(zip(MODULES, FUNCTIONS, strict=True))[module]
-    made = f"{make.__name__} = {source.function(make)}(RULE, settings_of)\n"
+    made = f"{MAKE[module].__name__} = {source.function(MAKE[module])}(RULE, settings_of)\n"
     title = f'"""{reference} of metaevo as the module {module} of DiscoGen\'s OnPolicyRL."""'
     given = [ARRAYS] if arrays else []
     body, settings = source.text, _settings(source.text, module, reference)
@@ -162,23 +166,15 @@ def _settings(body: str, module: str, reference: str) -> str:
     Raises:
         ConfigError: if they read what a context does not have in their module.
     """
-    read, context = set[str](), SHARED | (GIVEN if module == "optim" else set())
-    for node in ast.walk(ast.parse(body)):
-        match node:
-            case ast.Attribute(value=ast.Name(id="context"), attr=attr) if attr not in context:
-                unknown = f"context.{attr}"
-            case ast.Attribute(attr="learning_rate" | "final_learning_rate" as unknown) if (
-                module != "optim"
-            ):
-                pass
-            case ast.Attribute(attr=attr):
-                read.add(attr)
-                continue
-            case _:
-                continue
-        raise metaevo.ConfigError(
-            f"{reference} reads {unknown}, which their module {module} is not given"
-        )
+    nodes = [node for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Attribute)]
+    known, missing = (SHARED | GIVEN, set[str]()) if module == "optim" else (SHARED, RATES)
+    for node in nodes:
+        of_context = isinstance(node.value, ast.Name) and node.value.id == "context"
+        if (of_context and node.attr not in known) or node.attr in missing:
+            raise metaevo.ConfigError(
+                f"{reference} reads {ast.unparse(node)}, which their module {module} is not given"
+            )
     settings = {**dataclasses.asdict(ppo.Hyperparams()), **HYPERPARAMS}
+    read = {node.attr for node in nodes}
     rows = [f"        {each!r}: {settings[each]},\n" for each in sorted(read & settings.keys())]
     return f"def settings_of(config):\n    return {{\n{''.join(rows)}    }}"

@@ -40,8 +40,8 @@ class Source:
         """definitions that are no copies"""
         self._texts = defaultdict[str, dict[tuple[int, str], str]](dict)
         """by module, line and name"""
-        self._uses = defaultdict[str, set[str]](set)
-        """modules by module"""
+        self._uses = defaultdict[str, dict[str, None]](dict)
+        """modules by module, in an order that is the same in every process"""
         self._methods = defaultdict[type, dict[str, ast.stmt]](dict)
 
     @property
@@ -106,10 +106,10 @@ class Source:
             (alias,) = (each for each in statement.names if name in (each.asname, each.name))
             origin = getattr(statement, "module", None) or alias.name
             if _is_ours(known[name]):
-                uses.add(known[name].__name__)
+                uses[known[name].__name__] = None
                 return f"{name} = {_slug(known[name].__name__)}"
             if _is_ours(sys.modules[origin]):
-                uses.add(origin)
+                uses[origin] = None
                 return f"{name} = {self.need(sys.modules[origin], alias.name)}"
             if (root := origin.partition(".")[0]) not in THEIRS | sys.stdlib_module_names:
                 allowed = ", ".join(sorted(THEIRS))

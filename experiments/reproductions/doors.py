@@ -1,6 +1,5 @@
 """DQN on Doors: two rooms and three doors, an environment of one's own, as `FILE.py:Doors`."""
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import environment, spaces
 
-from experiments.reproductions.comparison import Comparison, Row, Trained
+from experiments.benchmarks.tables import Cell
+from experiments.reproductions.comparison import Comparison
 from purerl.envs import grid
 from purerl.envs.grid_world import EnvParams, EnvState, GridWorld
-from purerl.parts.evaluation import evaluate
 
 SIZE = 15
 WALLS = tuple((row, SIZE // 2) for row in range(SIZE) if row not in (2, 7, 12))
 EMPTY, AGENT, WALL, GOAL = range(4)
 """Contents of a cell: the index of its plane in an observation."""
-NUM_ENVS = 128
-"""In doors_dqn.yaml."""
 
 
 class Doors(environment.Environment):
@@ -73,32 +70,18 @@ class Doors(environment.Environment):
         return jax.nn.one_hot(cells.reshape(SIZE, SIZE), 4)
 
 
-def _adapt(frames: int, agents: int) -> dict[str, Any]:
-    return {"train": {"num_steps": max(1, frames // 100 // NUM_ENVS)}}
-
-
-def _measure(trained: Trained, options: argparse.Namespace) -> Row:
-    learner, env_params = trained.population.task.learner, trained.population.task.env_params
-    key = jax.random.fold_in(jax.random.key(options.seed), 8)
-
-    def play(agent):
-        policy = learner.policy(agent)
-        return evaluate(learner, policy, key, env_params, num_episodes=512).mean()
-
-    greedy = float(jax.jit(jax.vmap(play))(trained.agents).mean()) / env_params.max_steps_in_episode
-    rewards = np.asarray(trained.episodes.rewards / trained.episodes.steps)
-    last = float(rewards[:, -max(1, rewards.shape[1] // 10) :].mean())
-    return trained.row._replace(results=(greedy, last), curve=(trained.steps, rewards))
+def _measure(rows: Any, measures: Any) -> tuple[Cell, ...]:
+    steps = Doors.default_params.max_steps_in_episode
+    names = "evaluation_return", "final_return"
+    return tuple(float(measures[name].mean()) / steps for name in names)
 
 
 COMPARISON = Comparison(
     title="DQN on Doors",
     published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.71 in 2.3 minutes with "
     "Flax and 16 times as many environments in JAX, on a GPU.",
-    columns=("reward per step, greedy", "reward per step, last tenth"),
     config=Path(__file__).with_name("doors_dqn.yaml"),
     agents=(1,),
+    columns=("reward per step, greedy", "reward per step, last tenth"),
     measure=_measure,
-    adapt=_adapt,
-    ylabel="reward per step",
 )

@@ -5,7 +5,6 @@ at random, one entry of the table updated at every step. The task is the default
 upper left corner to the lower right, reward 1 there.
 """
 
-import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import jax
 import numpy as np
 
 import metaevo
-from experiments.reproductions.comparison import Comparison, Row, Trained
+from experiments.reproductions.comparison import Comparison, Row
 from purerl.envs import grid
 from purerl.parts import training
 
@@ -25,7 +24,7 @@ NEIGHBOURS = grid.neighbours(np.zeros((SIZE, SIZE), bool))
 START, GOAL = 0, SIZE**2 - 1
 SHORTEST = 2 * (SIZE - 1)
 """steps from the start to the goal"""
-FEW = 128
+CONFIG = Path(__file__).with_suffix(".yaml")
 
 
 def numpy_loop(steps: int, seed: int = 0) -> np.ndarray:
@@ -70,51 +69,34 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
     return f"{found:.0%}", float(np.median(errors))
 
 
-def _loops(settings: Any, options: argparse.Namespace) -> Iterator[Row]:
-    """Loops in Python take fewer steps, because they are slower."""
-    steps, began = max(1, 3 * options.frames // 10), time.perf_counter()
-    table = numpy_loop(steps, options.seed)
+def _loops(settings: Any, seed: int) -> Iterator[Row]:
+    """Loops in Python; the one around compiled steps is slow, so it takes fewer."""
+    steps, began = settings.train.total_timesteps, time.perf_counter()
+    table = numpy_loop(steps, seed)
     seconds = time.perf_counter() - began
     yield Row("Python loop, NumPy", steps, seconds, results=_quality(table[None]))
 
-    steps = max(1, options.frames // 50)
-    changes = {"train": {"total_timesteps": 1, "num_steps": 1}}
-    population = metaevo.read_settings("train", COMPARISON.config, changes).population(agents=1)
+    one_step = {"train": {"total_timesteps": 1, "num_steps": 1}}
+    population = metaevo.read_settings("train", CONFIG, one_step).population(agents=1)
     learner = population.task.learner
     inputs = settings.hyperparams, population.meta_params, population.task.env_params
-    state = learner.init(jax.random.key(options.seed), *inputs)
+    state = learner.init(jax.random.key(seed), *inputs)
     step = jax.jit(lambda state: training.update(learner, state, *inputs)[0])
     state, began = jax.block_until_ready(step(state)), time.perf_counter()
-    for _ in range(steps):
+    for _ in range(steps := max(1, steps // 20)):
         state = step(state)
     table, seconds = np.asarray(state.q), time.perf_counter() - began
     yield Row("Python loop, compiled step", steps, seconds, results=_quality(table))
-
-
-def _adapt(frames: int, agents: int) -> dict[str, Any]:
-    """Return the fastest layout on CPUs, and fewer steps for groups of agents.
-
-    Few agents run one after another, with XLA's limit on loops lifted; many in chunks, in stretches
-    short enough for random numbers to stay in the cache.
-    """
-    steps = frames if agents == 1 else max(1, frames // 10)
-    num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
-    train = {"total_timesteps": steps, "num_steps": min(num_steps, steps)}
-    return {"train": train, "run": {"chunk_size": chunk_size}}
-
-
-def _measure(trained: Trained, options: argparse.Namespace) -> Row:
-    return trained.row._replace(results=_quality(np.asarray(trained.agents.q)[:, 0]))
 
 
 COMPARISON = Comparison(
     title="Tabular Q-learning in GridWorld",
     published="21,680 steps/s for a Python loop around compiled steps, 1.83 million for one "
     "compiled agent, 1.47 million for 30 agents in parallel, on one CPU.",
-    columns=("shortest way found", "error of the start's value (median)"),
-    config=Path(__file__).with_suffix(".yaml"),
+    config=CONFIG,
     agents=(1, 30, 1024),
-    measure=_measure,
-    others=_loops,
-    adapt=_adapt,
+    columns=("shortest way found", "error of the start's value (median)"),
+    measure=lambda rows, measures: _quality(np.asarray(rows.agent.q)[:, 0]),
+    theirs=_loops,
+    chunk_size=lambda agents: 1 if agents < 128 else 128,  # few run one after another
 )

@@ -10,7 +10,7 @@ Opponents are the tasks of the problem: those of the evolution, and unseen ones 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -85,19 +85,17 @@ class Match(metaevo.MetaProblem):
         places = jnp.asarray([kinds.index(each.player) for each in self.opponents])
         rows = [np.broadcast_to(each.params, LOGITS) for each in self.opponents]
 
-        def against(player: Player) -> Callable[..., metaevo.Evaluation]:
-            def play(key, row):
-                theirs = player, row if player is players.fixed else row[0]
-                found = self.episode(key, meta_params, theirs)
-                return metaevo.Evaluation(jnp.mean(found.own), {"opponent": jnp.mean(found.other)})
+        def play(player, key, row):
+            theirs = player, row if player is players.fixed else row[0]
+            found = self.episode(key, meta_params, theirs)
+            return metaevo.Evaluation(jnp.mean(found.own), {"opponent": jnp.mean(found.other)})
 
-            return play
-
-        row, branches = jnp.asarray(np.stack(rows), jnp.float32)[task], [*map(against, kinds)]
+        branches = [partial(play, player) for player in kinds]
+        row = jnp.asarray(np.stack(rows), jnp.float32)[task]
         found: metaevo.Evaluation = jax.lax.switch(places[task], branches, key, row)
         return found
 
-    def episode(self, key: jax.Array, params: Any, theirs: tuple[Player, Any]) -> Episode:
+    def episode(self, key: jax.Array, params: Any, theirs: tuple[Any, ...]) -> Episode:
         """Play a meta-episode of the player with its parameters."""
         game, start_key = self.settings.game, jax.random.split(key)[0]
         return players.play(game, (self.player, params), theirs, start_key)
@@ -215,10 +213,7 @@ class MatrixGame(Match):
 
     @cached_property
     def _episodes(self) -> Callable[[Any], Episode]:
+        first = self.opponents[0][1:]
         keys = jax.random.split(jax.random.key(0), EPISODES)
-        _, player, params = self.opponents[0]
-        play = jax.vmap(
-            lambda weights, key: self.episode(key, weights, (player, params)), (None, 0)
-        )
-        compiled = jax.jit(play)
-        return lambda weights: compiled(weights, keys)
+        play = jax.vmap(lambda key, weights: self.episode(key, weights, first), (0, None))
+        return jax.jit(partial(play, keys))

@@ -80,12 +80,13 @@ def read(path: Path) -> RecordedRun:
         ConfigError: if there is no run, or a file is damaged.
     """
     run = RunDirectory.open(path)
-    records = run.read_kinds(KINDS)
-    kind = next((kind for kind in KINDS if records[kind]), "")
+    records = [record for _, record in run.lines()]
+    kinds = {record["kind"] for record in records}
+    kind = next((kind for kind in KINDS if kind in kinds), "")
     return RecordedRun(
         str(run.path),
         flatten(run.read_config()["config"]),
-        records.get(kind, []),
+        [record for record in records if record["kind"] == kind],
         kind,
         is_finished(run),
         _judged(run) if kind == "generation" else _evaluated(run),

@@ -23,7 +23,6 @@ from metaevo.parts.part import LEARNED, Part, Parts
 from metaevo.parts.resolve import parts_of
 from metaevo.reports import page
 from metaevo.reports.page import estimate
-from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
 from metaevo.studies.plans import planned
@@ -106,7 +105,7 @@ def distill(
         for each in chosen:
             _save(directory, each, before)
         about: PlainDict = {"slot": part.slot, "part": reference_to(part)}
-        about |= {"samples": count, "inputs": list(inputs), **mark(to_dict(settings))}
+        about |= {"samples": count, "inputs": list(inputs)}
         names = "name", "length", "error", "text"
         about["front"] = [
             {**{name: getattr(each, name) for name in names}, **to_dict(each.part)}

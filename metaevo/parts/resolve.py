@@ -34,8 +34,9 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
 
     Args:
         slot: of a learner.
-        given: a function, a part, a `Filling`, the name of a hand-written function, `zoo:NAME`, the
-            directory of a run, or code of the user's (with the meta-parameters of its `init`).
+        given: a function, a pair of function and meta-parameters, a part, a `Filling`, the name of
+            a hand-written function, `zoo:NAME`, the directory of a run, or code of the user's (with
+            the meta-parameters of its `init`).
         run_path: an existing run; its copy of an evolved part is used.
 
     Raises:
@@ -45,9 +46,11 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
         return given
     if isinstance(given, Part):
         return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
-    if callable(given) or given in slot.functions:
-        function = given if callable(given) else slot.functions[given]
-        return Filling(HandWritten(slot.name, function), None)
+    if isinstance(given, str) and given in slot.functions:
+        given = slot.functions[given]
+    function, meta_params = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if callable(function):
+        return Filling(HandWritten(slot.name, function), meta_params)
     reference = str(given)
     used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):

@@ -3,7 +3,6 @@
 import copy
 
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run import is_quick
 
 NOTE = (
     "Sizes are tiny (--quick), to see that everything works and what comes out. The numbers mean "
@@ -11,11 +10,7 @@ NOTE = (
 )
 STEPS, UPDATES = 2560, 4
 """environment steps of an agent, and the least updates that they are"""
-
-
 TASKS = 2
-
-
 MOST = {
     "": {"seeds": 2, "tasks_per_generation": TASKS},
     "evaluation": {
@@ -59,8 +54,3 @@ def _few_steps(train: PlainDict) -> int:
     update = train["num_steps"] * train.get("num_envs", 1)
     few = max(UPDATES * update, STEPS, 2 * train.get("learning_starts", 0))
     return int(min(train["total_timesteps"], few))
-
-
-def mark(settings: PlainDict) -> PlainDict:
-    """Return the entries that mark the evaluation.json of a quick look."""
-    return {"quick": True, "note": NOTE} if is_quick(settings) else {}

@@ -25,7 +25,7 @@ from metaevo.config import files, flatten, show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.config.plain import RECORDED, DeviceError, DiskError, PlainDict, PlainMapping, names_in
 from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RECORDS, RunDirectory
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from purerl.types import PyTree
 
@@ -123,7 +123,7 @@ class Kind:
     record: str
     """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
-    """prefixes of the settings that a resumed run may change"""
+    """prefixes of the settings that a resumed run may change, too"""
 
 
 class Run(Generic[S]):
@@ -210,14 +210,10 @@ class Run(Generic[S]):
 
         The records before it have reached the disk by then.
         """
-        self.directory.sync()
-        checkpoint.save(
-            self.directory.checkpoints,
-            index,
-            tree,
-            metadata={"run_id": self.resolved["run_id"], "seconds": seconds},
-            keep=self.settings.run.keep_checkpoints,
-        )
+        about = {"run_id": self.resolved["run_id"], "seconds": seconds}
+        about[RECORDS] = self.directory.sync()
+        keep = self.settings.run.keep_checkpoints
+        checkpoint.save(self.directory.checkpoints, index, tree, metadata=about, keep=keep)
 
 
 @contextlib.contextmanager

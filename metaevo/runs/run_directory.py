@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NotRequired, Required
@@ -28,6 +28,8 @@ from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
 
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
+RECORDS = "records"
+"""Metadata of a checkpoint: the bytes of metrics.jsonl with all records before it."""
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
@@ -196,10 +198,14 @@ class RunDirectory:
         files.append_line(self.metrics_path, record)
         return record
 
-    def sync(self) -> None:
-        """Write metrics.jsonl through to the disk, so that it survives a power failure."""
-        with contextlib.suppress(FileNotFoundError), open(self.metrics_path, "rb") as file:
-            os.fsync(file.fileno())
+    def sync(self) -> int:
+        """Write metrics.jsonl through to the disk, for power failures; return its size in bytes."""
+        try:
+            with open(self.metrics_path, "rb") as file:
+                os.fsync(file.fileno())
+                return file.seek(0, os.SEEK_END)
+        except FileNotFoundError:
+            return 0
 
     def lines(self) -> Iterator[tuple[bytes, PlainDict]]:
         """Yield each line of metrics.jsonl with its record, without an incomplete last line."""
@@ -219,15 +225,7 @@ class RunDirectory:
 
     def read_metrics(self, kind: str) -> list[PlainDict]:
         """Return the records of a kind in metrics.jsonl."""
-        return self.read_kinds([kind])[kind]
-
-    def read_kinds(self, kinds: Iterable[str]) -> dict[str, list[PlainDict]]:
-        """Return the records of several kinds from one pass over the file."""
-        found: dict[str, list[PlainDict]] = {kind: [] for kind in kinds}
-        for _, record in self.lines():
-            if record["kind"] in found:
-                found[record["kind"]].append(record)
-        return found
+        return [record for _, record in self.lines() if record["kind"] == kind]
 
 
 def _make_unique(parent: Path) -> Path:

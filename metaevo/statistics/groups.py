@@ -11,7 +11,6 @@ scores [runs], of which there may be any number. Random numbers have a fixed see
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,15 +25,13 @@ RESAMPLES = 2000
 _PERMUTATIONS = 20_000
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Summary statistics of a variant's scores."""
+class Summary(NamedTuple):
+    """Statistics of scores."""
 
-    iqm: float
-    interval: Interval  # 95% stratified bootstrap, of the interquartile mean
     mean: float
-    std: float  # between the runs of a task (n - 1), root mean square over tasks; 0 for one run
-    seeds: int  # runs a task
+    iqm: float
+    interval: Interval
+    """of the interquartile mean"""
 
 
 class Comparison(NamedTuple):
@@ -83,16 +80,9 @@ def estimate(scores: Runs, *, resamples: int = RESAMPLES) -> Estimate:
     return Estimate(iqm(np.concatenate(strata)), interval_of(redrawn))
 
 
-def summarise(scores: ArrayLike) -> Summary:
-    """Summary of a table of scores [runs] or [runs, tasks].
-
-    Raises:
-        ValueError: as strata_of.
-    """
-    strata = strata_of(scores)
-    runs = len(strata[0])
-    variance = np.var(strata, axis=1, ddof=1).mean() if runs > 1 else 0.0
-    return Summary(*estimate(scores), float(np.mean(strata)), float(np.sqrt(variance)), runs)
+def summarise(scores: Runs) -> Summary:
+    """Mean and interquartile mean of scores; raises `ValueError` as `estimate` does."""
+    return Summary(float(np.mean(np.concatenate(strata_of(scores)))), *estimate(scores))
 
 
 def mean_curve(curves: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict, show
+from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
@@ -33,11 +33,10 @@ from metaevo.training.settings import TrainSettings, training_class, with_task
 from purerl.types import Environment, LearnerEntry
 
 HARMLESS = (
-    "evaluation.", "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
-    "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints", "run.num_devices",
-    "run.wandb", "run.mlflow",
+    "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
+    "run.block_seconds", "run.checkpoint_seconds", "run.num_devices",
 )  # fmt: skip
-"""Settings that a resumed run may change."""
+"""Settings that a resumed run may change, too."""
 KIND = Kind("train", "train", "update", HARMLESS)
 
 
@@ -90,20 +89,12 @@ def train(
     functions = {}
     for slot in (each.name for each in learners.find(name).slots):
         value = raw.get(slot)
-        if value is not None and hasattr(value, "part"):  # the result of an evolution
-            value = raw[slot] = value.part(slot)
-        if isinstance(value, Part):
-            value = value.apply, value.init(jax.random.key(0))
-        if callable(value) or isinstance(value, tuple):
-            del raw[slot]
-            functions[slot] = pair = value if isinstance(value, tuple) else (value, None)
-            if len(pair) != 2 or not callable(pair[0]):
-                raise ConfigError(
-                    f"{slot} = {show(value)}: must be a name, a function, or a pair of function "
-                    "and meta-parameters"
-                )
-        elif isinstance(value, Path):
+        if isinstance(value, Path):
             raw[slot] = str(value)
+        elif hasattr(value, "part"):  # the result of an evolution
+            functions[slot] = raw.pop(slot).part(slot)
+        elif isinstance(value, Part | tuple) or callable(value):
+            functions[slot] = raw.pop(slot)
     settings = from_dict(kind, raw)
     if run_dir is None:
         if resume:
@@ -198,7 +189,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
-    restored = restore(run, population.template, lambda done: (ends[ends <= done] - 1).tolist())
+    restored = restore(run, population.template)
     if restored is None:  # so that a checkpoint precedes all records
         chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
@@ -253,7 +244,7 @@ def _records(population: Population, rows: Row, points: np.ndarray) -> Iterator[
             for key, leaf in metrics.items()
         }
     for index, end in enumerate(ends[points].tolist()):
-        yield {
+        record = {
             "kind": "update",
             "update": end - 1,
             "frames": population.frames_after(end) * len(returns),
@@ -263,16 +254,11 @@ def _records(population: Population, rows: Row, points: np.ndarray) -> Iterator[
             "high": high[index],
             "returns": returns[:, index],  # of every seed: a run is compared before it ends
             "diverged": int(diverged[:, index].sum()),
-            **({} if evaluations is None else _evaluated(evaluations[:, points[index]])),
             **{key: values[index] for key, values in means.items()},
         }
-
-
-def _evaluated(returns: np.ndarray) -> PlainDict:
-    """Return the entries of a record for the returns [agents] of an evaluation; NaN for none."""
-    if np.isnan(returns).all():
-        return {}
-    return {"evaluation_return": float(np.nanmean(returns)), "evaluation_returns": returns}
+        if evaluations is not None and not np.isnan(last := evaluations[:, points[index]]).all():
+            record |= {"evaluation_return": np.nanmean(last), "evaluation_returns": last}
+        yield record
 
 
 def _show(bar: Progress, returns: np.ndarray, frames: int, rate: float) -> None:

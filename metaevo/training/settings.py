@@ -1,16 +1,15 @@
 """Settings of a training run, the parts that they describe, and its saved files."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.config import ConfigError, PlainDict, PlainMapping, references
+from metaevo.config import ConfigError, PlainDict, PlainMapping, references, show
 from metaevo.config.checks import Setting, extended
 from metaevo.parts import learners, records
-from metaevo.parts.part import Filling, HandWritten, of_key
+from metaevo.parts.part import of_key
 from metaevo.parts.resolve import fill
 from metaevo.runs.run import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
@@ -78,14 +77,14 @@ class TrainSettings(HasRun):
     def population(
         self,
         run_path: Path | None = None,
-        given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
+        given: PlainMapping | None = None,
         **options: Any,
     ) -> "Population":
         """Return agents of these settings, to train in steps of one's own.
 
         Args:
             run_path: an existing run; its copies of evolved functions are used.
-            given: functions with their meta-parameters, by slot, which override the settings.
+            given: what fills slots instead, as `metaevo.train` takes it.
             options: those of `metaevo.Population`; by default it has `seeds` agents.
 
         Raises:
@@ -133,14 +132,14 @@ def make_task(
     settings: Any,
     run_path: Path | None = None,
     *,
-    given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
+    given: PlainMapping | None = None,
 ) -> tuple[Bound, PlainDict]:
     """Build the learner in its environment, and its functions.
 
     Args:
         settings: settings of a training run, or of a sweep's trial.
         run_path: an existing run; its copies of evolved functions are used.
-        given: functions with their meta-parameters, by slot, which override the settings.
+        given: what fills slots instead of the settings.
 
     Returns:
         the task, and the meta-parameters of the functions by slot.
@@ -156,13 +155,10 @@ def make_task(
         )
     functions, meta_params = {}, {}
     for slot in learners.find(settings.learner).slots:
-        name, reference = slot.name, getattr(settings, slot.name)
-        where = f"{name} = {reference!r}"
-        if given is not None and name in given:
-            where, (function, own) = f"{name} = (a function)", given[name]
-            reference = Filling(HandWritten(name, function), own)
-        part, meta_params[name] = fill(slot, reference, run_path)
-        setup.check(where, part, meta_params[name])
+        name = slot.name
+        value = (given or {}).get(name, getattr(settings, name))
+        part, meta_params[name] = fill(slot, value, run_path)
+        setup.check(f"{name} = {show(value)}", part, meta_params[name])
         functions[name] = of_key(name, part.apply)
     return setup.bind(functions, meta_params), meta_params
 

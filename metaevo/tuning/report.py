@@ -92,7 +92,7 @@ def _confirmation(result: PlainDict) -> page.Table:
 
 
 def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
-    trials, interrupted = study.trials(), study.interrupted()
+    trials = study.trials()
     complete = [trial for trial in trials if trial.outcome == "complete"]
     complete.sort(key=lambda trial: -(trial.value or 0.0))
     names = list(objective.space)
@@ -107,9 +107,6 @@ def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
         f"steps; {sum(trial.diverged > 0 for trial in trials)} have a diverged agent. Sampler "
         f"{config.sampler}, scheduler {config.scheduler}."
     )
-    if interrupted:
-        numbers = ", ".join(map(str, interrupted))
-        note += f" Interrupted, and repeated under other numbers: {numbers}."
     columns = ["trial", f"{config.statistic} of {config.seeds} seeds", *names]
     return page.Table("Best trials of the search", columns, rows, note=note)
 

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,20 +93,20 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     """
     params = {WINNER: best.params, BEFORE: {}}
     rungs = {name: objective.confirm(each, count) for name, each in params.items()}
-    filled = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
-    scores = dict(zip(rungs, filled, strict=True))
+    scores = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
     variants = [
         {
             "name": name,
             "settings": params[name],
-            "scores": scores[name],
-            **asdict(statistics.summarise(scores[name])),
+            "scores": own,
+            "seeds": len(own),
+            **statistics.summarise(own)._asdict(),
             "diverged": rung.diverged[0],
             "frames": rung.frames,
         }
-        for name, rung in rungs.items()
+        for (name, rung), own in zip(rungs.items(), scores, strict=True)
     ]
-    compared = statistics.compare(scores[WINNER], scores[BEFORE], shared_seeds=True)
+    compared = statistics.compare(*scores, shared_seeds=True)
     value = variants[0][objective.config.statistic]
     found = {"value": value, "search_value": best.value, "best_trial": best.number}
     plain: PlainDict = files.plain({**found, "variants": variants, **compared._asdict()})

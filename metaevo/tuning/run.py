@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, PlainDict, dump_yaml, to_dict
+from metaevo.config import ConfigError, PlainDict, dump_yaml
 from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.reports.page import Table
-from metaevo.runs.quick import mark
 from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
@@ -23,11 +22,10 @@ from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.num_devices", "run.chunk_size", "seeds",
-    "evaluation.", "evolution.num_devices", "evolution.chunk_size", "sweep.confirm_seeds",
-    "sweep.batch",
+    "run.num_devices", "run.chunk_size", "seeds", "evolution.num_devices", "evolution.chunk_size",
+    "sweep.confirm_seeds", "sweep.batch",
 )  # fmt: skip
-"""Settings that a resumed sweep may change."""
+"""Settings that a resumed sweep may change, too."""
 POLL_SECONDS = 2.0
 """between two looks at the other processes"""
 KIND = Kind("sweep", "sweep", "trial", HARMLESS)
@@ -172,7 +170,7 @@ def _confirm(
     if config.confirm_seeds:
         bar.stage("confirming")
         confirmed = results.confirmation(objective, best, bar.update)
-        write_json_atomic(directory.evaluation_path, confirmed | mark(to_dict(run.settings)))
+        write_json_atomic(directory.evaluation_path, confirmed)
         rows = confirmed["variants"]
         spent = [frames + rows[0]["frames"], frames + rows[0]["frames"] + rows[1]["frames"]]
         run.log_evaluation(rows, spent, time.monotonic() - started)

@@ -184,12 +184,6 @@ class Study:
             if each.state.is_finished()
         ]
 
-    def interrupted(self) -> list[int]:
-        """Return the numbers of the trials that ended with their processes, and were repeated."""
-        kept = {each.number for each in self._all()}
-        trials = self.optuna_study.get_trials(deepcopy=False)
-        return [each.number for each in trials if each.number not in kept]
-
     def running(self) -> int:
         """Return the number of trials that other processes evaluate, if they are still alive."""
         return sum(not each.state.is_finished() for each in self._all())

@@ -17,10 +17,7 @@ path.exists() or time.sleep(300)
 @pytest.fixture
 def queue(tmp_path, monkeypatch):
     (tmp_path / "job.py").write_text(SCRIPT)
-    jobs = [
-        Job("broken", 0, ["-c", "1 / 0"], [], []),
-        Job("long", 0, [str(tmp_path / "job.py"), "{to}/state"], [], []),
-    ]
+    jobs = {"broken": Job(0, "-c '1 / 0'"), "long": Job(0, f"{tmp_path / 'job.py'} {{to}}/state")}
     monkeypatch.setattr(gpu_queue, "JOBS", jobs)
     return tmp_path / "results"
 
@@ -56,9 +53,9 @@ def test_what_cannot_run_is_refused(queue, refused):
 
 @pytest.mark.slow
 def test_an_evolution_goes_on(tmp_path, monkeypatch, capsys):
-    flags = ["--quick", "--comparison", "none", "--generations", "1000000"]
-    command = ["-m", "metaevo", "evolve", "--run-dir", "{to}/evolution"]
-    monkeypatch.setattr(gpu_queue, "JOBS", [Job("evolution", 0, command, [], flags)])
+    flags = "--quick --comparison none --generations 1000000"
+    job = Job(0, f"-m metaevo evolve --run-dir {{to}}/evolution {flags}")
+    monkeypatch.setattr(gpu_queue, "JOBS", {"evolution": job})
     done = []
     for _ in range(2):
         lease(tmp_path, 40)
@@ -75,6 +72,6 @@ def test_the_first_ratio_in_tiny_sizes(tmp_path):
 
 
 @pytest.mark.long
-def test_the_flags_of_the_evolution_are_known():
-    (job,) = (job for job in JOBS if job.name == "evolution")
-    evolve.main([*job.command[3:], *job.full, "--dry-run"])
+def test_the_flags_of_the_evolution_are_known(tmp_path):
+    words = JOBS["evolution"].words("evolution", tmp_path, tiny=False)
+    evolve.main([*words[3:], "--dry-run"])

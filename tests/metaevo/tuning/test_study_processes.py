@@ -86,8 +86,7 @@ def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config,
             found = study.trials()
         assert study.running() == 0
         assert len(found) == 5
-        numbers = [*study.interrupted(), *(trial.number for trial in found)]
-        assert sorted(numbers) == list(range(len(numbers)))
+        assert {trial.number for trial in found} <= set(range(len(study.optuna_study.trials)))
         assert [trial for trial in found if trial.value == 1.0] == before
         assert all(trial.params.keys() == space.keys() for trial in found)
         if sampler != "sobol":
