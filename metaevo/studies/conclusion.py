@@ -67,7 +67,7 @@ def conclude(study: Study, run: Run) -> None:
     generations = chosen.read_metrics("generation")
     study.draw(found, directory.figures, generations)
     past = checkpoint.history(chosen.path)
-    if past is not None:
+    if past is not None and len(past.generations) > 2:
         from metaevo.reports import film
 
         film.animate(
