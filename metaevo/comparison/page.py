@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 from metaevo.comparison.analysis import RunComparison
 from metaevo.config import files
-from metaevo.reports import page as report
 from metaevo.reports import plots
-from metaevo.reports.page import MISSING, Table, counted, estimate
+from metaevo.reports.page import Image, Section, Table, Text, counted, estimate, write_report
 from metaevo.statistics import Estimate
 
 if TYPE_CHECKING:
@@ -40,19 +39,10 @@ def table(result: RunComparison) -> Table:
 def _cell(name: str, value: object) -> object:
     if isinstance(value, Estimate):
         decimals = 2 if name == "probability_of_improvement" else None
-        return estimate(value.value, *value.interval, sign=name == "difference", decimals=decimals)
-    if value is None:
-        return MISSING
+        return estimate(value, sign=name == "difference", decimals=decimals)
     if name == "p" and isinstance(value, float):
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     return value
-
-
-def terminal(result: RunComparison) -> str:
-    """Return the table and the notes as text, without control characters."""
-    parts = [table(result).text(), "\n".join(f"note: {note}" for note in result.notes)]
-    text = "\n\n".join(part for part in parts if part)
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def draw_curves(result: RunComparison) -> "Figure":
@@ -79,7 +69,7 @@ def draw_scores(result: RunComparison) -> "Figure":
 
 
 def save(result: RunComparison, folder: Path) -> Path:
-    """Write the page, one file that embeds the figures beside it; return its path.
+    """Write the page, one file that embeds the figures, and print its text; return its path.
 
     Raises:
         ConfigError: if a file cannot be written.
@@ -87,15 +77,14 @@ def save(result: RunComparison, folder: Path) -> Path:
     path = folder / "index.html"
     seeds = counted(sum(len(each.curves) for each in result.groups), "seed")
     subtitle = f"{counted(len(result.groups), 'group')}, {seeds}"
+    sections: list[Section] = [table(result)]
     try:
-        sections: list[report.Section] = [table(result)]
         if result.axis:
             curves = plots.save_figure(draw_curves(result), folder / "curves.png")
-            sections.append(report.Image("Curves", curves))
+            sections.append(Image("Curves", curves))
         scores = plots.save_figure(draw_scores(result), folder / "scores.png")
-        sections.append(report.Image("Groups", scores, wide=True))
-        if result.notes:
-            sections.append(report.Text("Notes", result.notes))
-        return report.write_report(path, "Comparison of runs", subtitle, sections)
+        sections.append(Image("Groups", scores, kind="wide"))
+        sections += [Text("", [f"Note: {note}."]) for note in result.notes]
+        return write_report(path, "Comparison of runs", subtitle, sections, show=True)
     except OSError as error:
         raise files.unusable(path, error) from None

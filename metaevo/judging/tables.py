@@ -1,7 +1,7 @@
 """Tables, verdicts and figures of a judgement, for a report and for the terminal."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from metaevo.judging.verdicts import Verdict
 from metaevo.reports import plots
@@ -70,7 +70,7 @@ def contenders(
         cells: list[object] = [name, *scores.iqm(name, task)]
         if best is not None:
             change = scores.difference(name, best, task)
-            shown = estimate(change.value, *change.interval, sign=True)
+            shown = estimate(change, sign=True)
             cells.append("" if name == best else shown)
         if scores.tried > 1:
             cells.append(float(scores.expected(name, task).half))
@@ -83,7 +83,7 @@ def contenders(
         + ". The intervals carry the luck of tuning and of seeds."
     )
     if not isinstance(found, str):
-        numbers = estimate(found.difference, *found.interval, sign=True)
+        numbers = estimate((found.difference, found.interval), sign=True)
         note += f" The verdict's, {numbers}, holds against every baseline."
     return Table(heading, columns, rows, note=note, highlight=[0])
 
@@ -93,15 +93,13 @@ def by_task(scores: "Scores", heading: str, *, is_unseen: bool) -> Table:
     names, rows = names_of(scores), []
     is_pooled = len(scores.tasks) > 1 and bool(scores.pooled)
     for task in (*scores.tasks, *[None] * is_pooled):
-        cells = [task or ("all" if scores.scale is None else "all, scaled")]
-        for name in names:
-            score = scores.iqm(name, task)
-            cells.append(estimate(score.value, *score.interval))
+        where = task or ("all" if scores.scale is None else "all, scaled")
+        cells = [where, *(estimate(scores.iqm(name, task)) for name in names)]
         judged = verdict_of(scores, task, is_unseen=is_unseen)
         if isinstance(judged, str):
             cells.append(judged)
         else:
-            difference = estimate(judged.difference, *judged.interval, sign=True)
+            difference = estimate((judged.difference, judged.interval), sign=True)
             cells.append(f"{judged.label}: {difference} against {judged.baseline}")
         rows.append(cells)
     note = "Interquartile mean, with its 95% interval."
@@ -147,9 +145,8 @@ def plot_scores(scores: "Scores", path: Path, task: str | None) -> Path:
     estimates = {name: scores.iqm(name, task) for name in names}
     plots.draw_intervals(above, estimates, label)
     for at, found in enumerate(estimates.values()):
-        place = above.get_yaxis_transform()
-        text = estimate(found.value, *found.interval)
-        above.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
+        look: Any = {"va": "center", "fontsize": 9.5, "transform": above.get_yaxis_transform()}
+        above.text(1.03, at, estimate(found), color=plots.INK, **look)
     for axes in below:
         curves = {}
         for name in names:

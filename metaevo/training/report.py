@@ -13,7 +13,6 @@ from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
 from metaevo.reports import page, plots, policies
 from metaevo.reports.results import draw_values
-from metaevo.runs.quick import NOTE
 from metaevo.runs.run import Run
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
@@ -88,7 +87,6 @@ def finish(
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
-    print(f"report: {directory.report_path}")
 
 
 def _row(name: str, scores: np.ndarray) -> PlainDict:
@@ -179,7 +177,7 @@ def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
 def _write_report(
     run: Run[TrainSettings], population: Population, rows: list[PlainDict], diverged: int
 ) -> None:
-    directory, settings = run.directory, run.settings
+    settings = run.settings
     table = page.Table(
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
@@ -189,15 +187,9 @@ def _write_report(
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
-    quick = [page.Text("Quick look", [NOTE], "quick")] if settings.run.quick else []
-    images = page.images(directory.figures, CAPTIONS, wide=[VALUE_MAP])
-    page.write_report(
-        directory.report_path,
-        f"Training {title_of(settings)} on {population.task.name}",
-        f"{settings.seeds} agents, {population.frames:,} steps each",
-        [*quick, table, *images, *page.about(directory.read_config())],
-        show=True,
-    )
+    title = f"Training {title_of(settings)} on {population.task.name}"
+    subtitle = f"{settings.seeds} agents, {population.frames:,} steps each"
+    page.write_run_report(run.directory, title, subtitle, [], [table], CAPTIONS, [VALUE_MAP])
 
 
 def _cells(row: PlainDict) -> list[Any]:
