@@ -15,7 +15,7 @@ from metaevo.judging.generality.measured import recorded
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
-SHARED = "purerl.parts.", "metaevo.evolution.", "metaevo.judging."
+SHARED = "purerl.parts.", "metaevo.evolution.", "metaevo.judging.", "metaevo.parts."
 """Where the bases of settings are whose fields are shown."""
 ZOO = ROOT / "metaevo" / "parts" / "zoo" / "entries"
 

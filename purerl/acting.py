@@ -3,6 +3,7 @@
 import jax
 
 from purerl.types import Environment, EnvParams, Learner, PyTree
+from purerl.wrapped import changed, innermost
 
 
 def begin(learner: Learner) -> PyTree:
@@ -16,9 +17,8 @@ def reset(env: Environment, key: jax.Array, env_params: EnvParams) -> tuple[PyTr
     If training episodes begin in a pool of starts (`purerl.envs.suite`), the pool is left out, so
     the start is a new one.
     """
-    renew = getattr(env, "without_pool", None)
-    if renew is not None and env_params is not None:
-        env_params = renew(env_params)
+    if hasattr(innermost(env)[0], "without_pool") and env_params is not None:
+        env_params = changed(env, env_params, lambda env, params: env.without_pool(params))
     obs, state = env.reset(key, env_params)
     return obs, state
 

@@ -9,7 +9,7 @@ steps, then learn from the replay memory. Everything that depends on time depend
 phases, which vmapped agents share.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -30,7 +30,6 @@ from purerl.parts import (
     rollouts,
     training,
 )
-from purerl.parts.replay import Layout
 from purerl.types import (
     Context,
     Environment,
@@ -41,13 +40,13 @@ from purerl.types import (
     MetaParams,
     PyTree,
     Schedule,
-    Train,
+    Transition,
     ValueLoss,
 )
 
 
 @dataclass(frozen=True)
-class Config(training.BaseConfig):
+class Config(replay.ReplayConfig):
     """Static settings: a change recompiles.
 
     The defaults, here and of `Hyperparams`, equal PureJaxRL, except for gradient clipping
@@ -60,20 +59,8 @@ class Config(training.BaseConfig):
     num_envs: Annotated[int, Gt(0)] = 10
     num_steps: Annotated[int, Gt(0)] = 100
     """steps in every environment of one update, that is of one point of the learning curve"""
-    train_interval: Annotated[int, Gt(0)] = 10
-    """environment steps, of all environments together, between two learning phases"""
-    batch_size: Annotated[int, Gt(0)] = 128
-    """transitions of a minibatch"""
-    buffer_size: Annotated[int, Gt(0)] = 10_000
-    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
-    learning_starts: Annotated[int, Gt(0)] = 10_000
-    """environment steps before the first learning phase"""
-    n_step: Annotated[int, Gt(0)] = 1
-    """rewards in a target before it is bootstrapped"""
     replay: Literal["uniform", "prioritized"] = "uniform"
     """draw transitions with equal probability, or by their last error"""
-    store_observations: Literal["float32", "float16", "uint8"] = "float32"
-    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (120, 84)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
@@ -83,8 +70,6 @@ class Config(training.BaseConfig):
     network: Any = None
     """a flax module of your own, or a function of the action space that returns one, in place of
     the network that the settings above describe (docs/how-to/network.md)"""
-    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
-    """minibatches of a learning phase"""
     target_update: Literal["hard", "polyak"] = "hard"
     """copy the network to the target network from time to time, or average it at every step"""
     target_interval: Annotated[int, Gt(0)] = 500
@@ -95,40 +80,18 @@ class Config(training.BaseConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         networks.check_unused(self)
-        replay.check(self, self.layout, self.batch_size, self.learning_starts)
-
-    @property
-    def layout(self) -> Layout:
-        """Layout of the replay memory, which is written once a phase."""
-        return Layout(self.buffer_size, self.train_interval, self.num_envs, self.n_step)
-
-    @property
-    def phases_per_update(self) -> int:
-        """Phases of one update."""
-        return self.frames_per_update // self.train_interval
 
 
-class Hyperparams(training.BaseHyperparams):
+class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
     rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.95
     rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-2
-    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
-    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
-    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default half of total_timesteps"""
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
     """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
     importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
@@ -140,11 +103,6 @@ class Hyperparams(training.BaseHyperparams):
     """discount factor"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
     """share of the network in the target network's average, with target_update polyak"""
-
-    def random_play(self) -> "Hyperparams":
-        """Return hyperparameters under which every action is random."""
-        end = None if self.epsilon_end is None else 1.0
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -158,7 +116,7 @@ class State(struct.PyTreeNode):
     """[] int32, phases whose steps are stored; a phase is `train_interval` environment steps"""
     key: jax.Array
     envs: rollouts.Environments
-    ring: replay.Steps
+    ring: Transition
     """[C, ...] the replay memory"""
     priorities: replay.Priorities | None
     """None for uniform replay"""
@@ -169,14 +127,6 @@ class State(struct.PyTreeNode):
 
 
 METRICS = "value_loss", "value_error", "q_value"
-
-
-class Policy(NamedTuple):
-    """Parameters for acting, which are saved with an agent."""
-
-    params: PyTree
-    epsilon: jax.Array
-    """[] probability of a random action, unless acting is greedy"""
 
 
 class Batch(NamedTuple):
@@ -192,7 +142,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DQN:
+class DQN(q_networks.ActsByValues):
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
@@ -257,9 +207,7 @@ class DQN:
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
-        total_frames = jnp.float32(training.length(config, state)) * config.frames_per_update
-        fall = hyperparams.epsilon_start, hyperparams.epsilon_end, hyperparams.epsilon_decay_steps
-        epsilon = exploration.epsilon(frames, total_frames / 2, *fall)
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 2)
 
         def act(key, obs):
             action = self.values(state.params, obs).epsilon_greedy(key, epsilon)
@@ -352,30 +300,16 @@ class DQN:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-        config = self.config
-        waiting = -(-config.learning_starts // config.train_interval)
         context = self.context(state, hyperparams)
         hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
-
-        def collect(state, sums, key):
-            return self.collect(state, sums, key, hyperparams, env_params)
-
-        def learn(state, key):
-            return self.learn(state, key, hyperparams, meta_params)
-
-        state, sums, metrics = replay.run_phases(
-            state, collect, learn, METRICS, count=config.phases_per_update, waiting=waiting
-        )
+        settings = hyperparams, meta_params, env_params
+        state, sums, metrics = replay.run_phases(self, METRICS, state, *settings)
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""
         count = self.config.phases_per_update
         return training.context(self.config, state, hyperparams, state.phase, phases=count)
-
-    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        return self.network.apply(params, obs)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -384,34 +318,13 @@ class DQN:
         batch, _ = self.make_batch(state, state.key, self.context(state, hyperparams))
         return self.values(state.params, batch.obs).of(batch.action), batch.target
 
-    def policy(self, state: State) -> Policy:
-        """Return the parameters for acting."""
-        return Policy(state.params, state.epsilon)
-
-    def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[q_networks.EpsilonGreedy, None]:
-        """Return the distribution of actions at one observation; there is no memory."""
-        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
-
 
 SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber"),
     optimizers.MAKE_OPTIMIZER.comparing("adam", "momentum", "rmsprop"),
-    replace(
-        optimizers.SCHEDULE,
-        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
-    ),
+    q_networks.SCHEDULE,
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return DQN(config, env, **slots).train
-
-
 LEARNER = LearnerEntry(Config, Hyperparams, DQN, SLOTS)
+make_train = LEARNER.make_train

@@ -40,7 +40,7 @@ from purerl.types import (
     PyTree,
     Rollout,
     Slot,
-    Train,
+    Transition,
 )
 
 
@@ -62,11 +62,6 @@ class Config(training.BaseConfig):
     shortest_lifetime: Annotated[float, Interval(gt=0, le=1)] = 1.0
     """share of the updates after which the first agents stop learning; each agent draws its own
     lifetime between that and all updates, log-uniformly, and acts without learning from then on"""
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.frames_per_update
 
 
 class Hyperparams(training.BaseHyperparams):
@@ -180,16 +175,6 @@ class State(struct.PyTreeNode):
     """[] int32, length of this training; None for the config's"""
 
 
-class Experience(NamedTuple):
-    """A rollout: the input of the rule, and further data for the gradient step."""
-
-    obs: jax.Array
-    """[T, N, *obs_shape]"""
-    action: jax.Array
-    """[T, N] int32"""
-    trajectory: Trajectory
-
-
 @dataclass(frozen=True)
 class LPG:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
@@ -238,8 +223,8 @@ class LPG:
         optimizer = self.make_optimizer(meta_params, self.context(state, hyperparams))
         return state.replace(opt_state=optimizer.init(params))
 
-    def collect(self, state: State, env_params: EnvParams) -> tuple[State, Experience, EpisodeSums]:
-        """Act for `num_steps` steps; return a rollout [T, N, ...] and the sums over episodes."""
+    def collect(self, state: State, env_params: EnvParams) -> tuple[State, Transition, EpisodeSums]:
+        """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""
 
         def act(obs, memory):
             policy, _ = self.network.apply(state.params, obs)
@@ -249,9 +234,13 @@ class LPG:
         envs, transitions, sums = rollouts.collect(
             self.env, env_params, act, (action_key, env_key), state.envs, self.config.num_steps
         )
-        _, prediction = self.network.apply(state.params, transitions.obs)
-        _, next_prediction = self.network.apply(state.params, transitions.final_obs)
-        trajectory = Trajectory(
+        return state.replace(key=key, envs=envs), transitions, sums
+
+    def trajectory(self, params: PyTree, transitions: Transition) -> Trajectory:
+        """Return the input of the rule for a rollout, with the predictions of these parameters."""
+        _, prediction = self.network.apply(params, transitions.obs)
+        _, next_prediction = self.network.apply(params, transitions.final_obs)
+        return Trajectory(
             transitions.reward,
             transitions.terminated,
             transitions.truncated,
@@ -259,19 +248,17 @@ class LPG:
             prediction,
             next_prediction,
         )
-        experience = Experience(transitions.obs, transitions.action, trajectory)
-        return state.replace(key=key, envs=envs), experience, sums
 
     def loss(
         self,
         params: PyTree,
-        experience: Experience,
+        transitions: Transition,
         targets: Targets,
         hyperparams: Hyperparams,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of a rollout [T, N], and diagnostics."""
-        policy, prediction = self.network.apply(params, experience.obs)
-        policy_loss = -jnp.mean(targets.policy * policy.log_prob(experience.action))
+        policy, prediction = self.network.apply(params, transitions.obs)
+        policy_loss = -jnp.mean(targets.policy * policy.log_prob(transitions.action))
         prediction_loss = jnp.mean(_distance(prediction, targets.prediction))
         entropy = jnp.mean(policy.entropy())
         total = policy_loss + hyperparams.prediction_coef * prediction_loss
@@ -286,17 +273,18 @@ class LPG:
     def learn(
         self,
         state: State,
-        experience: Experience,
+        transitions: Transition,
         hyperparams: Hyperparams,
         meta_params: MetaParams,
     ) -> tuple[State, dict[str, jax.Array]]:
         """Apply the rule and take one gradient step; none after the agent's lifetime."""
         slots_key, key = jax.random.split(state.key)
         context = self.context(state, hyperparams).replace(key=slots_key)
-        targets = checked_targets(self.update_rule, meta_params, context, experience.trajectory)
+        trajectory = self.trajectory(state.params, transitions)
+        targets = checked_targets(self.update_rule, meta_params, context, trajectory)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
-        grads, metrics = gradient(state.params, experience, targets, hyperparams)
+        grads, metrics = gradient(state.params, transitions, targets, hyperparams)
         before = state.params, state.opt_state
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params, context=context)
         learned = optax.apply_updates(state.params, updates), opt_state
@@ -311,8 +299,8 @@ class LPG:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one rollout and learn from it."""
-        state, experience, sums = self.collect(state, env_params)
-        state, metrics = self.learn(state, experience, hyperparams, meta_params)
+        state, transitions, sums = self.collect(state, env_params)
+        state, metrics = self.learn(state, transitions, hyperparams, meta_params)
         return state, sums, metrics
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
@@ -353,13 +341,8 @@ SLOTS = (
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return LPG(config, env, **slots).train
+LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)
+make_train = LEARNER.make_train
 
 
 def checked_targets(
@@ -390,6 +373,3 @@ def _distance(prediction: jax.Array, target: jax.Array) -> jax.Array:
         log_prob, log_target = jax.nn.log_softmax(prediction), jax.nn.log_softmax(target)
         return jnp.sum(jnp.exp(log_prob) * (log_prob - log_target), axis=-1)
     return 0.5 * jnp.square(prediction[..., 0] - target)
-
-
-LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)

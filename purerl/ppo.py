@@ -41,7 +41,6 @@ from purerl.types import (
     Rollout,
     Schedule,
     TargetEstimator,
-    Train,
     Transition,
     ValueLoss,
 )
@@ -91,26 +90,19 @@ class Config(training.BaseConfig):
         super().__post_init__()
         networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
-        minibatches.check_advantages(self, self.num_minibatches, self.normalize_advantages)
+        samples = {"batch": self.batch_size, "minibatch": self.batch_size // self.num_minibatches}
+        if samples.get(self.normalize_advantages) == 1:
+            share = " / num_minibatches" if self.normalize_advantages == "minibatch" else ""
+            raise ValueError(
+                f"num_envs x num_steps{share} = 1 must be at least 2, because the normalised "
+                "advantage of a single sample is 0 (or set normalize_advantages to none)"
+            )
 
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.frames_per_update
 
-
-class Hyperparams(training.BaseHyperparams):
+class Hyperparams(losses.Hyperparams, training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """largest distance of the probability ratio from 1"""
     clip_epsilon_high: Annotated[float, Gt(0)] = 0.28
@@ -404,13 +396,5 @@ SLOTS = (
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return PPO(config, env, **slots).train
-
-
 LEARNER = LearnerEntry(Config, Hyperparams, PPO, SLOTS)
+make_train = LEARNER.make_train

@@ -45,7 +45,6 @@ from purerl.types import (
     Rollout,
     Schedule,
     TargetEstimator,
-    Train,
     Transition,
     ValueLoss,
 )
@@ -83,33 +82,17 @@ class Config(training.BaseConfig):
         networks.check_unused(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=False)
 
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.frames_per_update
 
-
-class Hyperparams(training.BaseHyperparams):
+class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Gt(0)] = 1e-4
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
-    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
-    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.2
-    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default a fifth of total_timesteps"""
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
@@ -118,11 +101,6 @@ class Hyperparams(training.BaseHyperparams):
     """rewards in the returns of n_step"""
     reward_scale: Annotated[float, Gt(0)] = 0.1
     """factor on the rewards in targets; reported returns are unscaled"""
-
-    def random_play(self) -> "Hyperparams":
-        """Return hyperparameters under which every action is random."""
-        end = None if self.epsilon_end is None else 1.0
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -140,14 +118,6 @@ class State(struct.PyTreeNode):
     """[] int32, length of this training; None for the config's"""
 
 
-class Policy(NamedTuple):
-    """Parameters for acting, which are saved with an agent."""
-
-    params: PyTree
-    epsilon: jax.Array
-    """[] probability of a random action, unless acting is greedy"""
-
-
 class Batch(NamedTuple):
     """Transitions as the value loss sees them, flattened over time and environments: [B, ...]."""
 
@@ -159,7 +129,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PQN:
+class PQN(q_networks.ActsByValues):
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
@@ -212,9 +182,7 @@ class PQN:
         """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""
         config = self.config
         frames = self.context(state, hyperparams).frames
-        total_frames = jnp.float32(training.length(config, state)) * config.frames_per_update
-        fall = hyperparams.epsilon_start, hyperparams.epsilon_end, hyperparams.epsilon_decay_steps
-        epsilon = exploration.epsilon(frames, total_frames / 5, *fall)
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 5)
 
         def act(obs, memory):
             return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
@@ -343,10 +311,6 @@ class PQN:
             num_epochs=config.update_epochs, num_minibatches=config.num_minibatches
         )
 
-    def values(self, params: PyTree, obs: jax.Array) -> q_networks.ActionValues:
-        """Return the values of all actions at observations [..., *obs_shape]."""
-        return self.network.apply(params, obs)
-
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams, meta_params: Any = None
     ) -> tuple[jax.Array, jax.Array]:
@@ -356,16 +320,6 @@ class PQN:
         batch = self.make_batch(state, transitions, context, meta_params)
         return batch.old_prediction, batch.target
 
-    def policy(self, state: State) -> Policy:
-        """Return the parameters for acting."""
-        return Policy(state.params, state.epsilon)
-
-    def action_distribution(
-        self, policy: Policy, obs: jax.Array, memory: None = None
-    ) -> tuple[q_networks.EpsilonGreedy, None]:
-        """Return the distribution of actions at one observation; there is no memory."""
-        return q_networks.EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
-
 
 SLOTS = (
     losses.VALUE_LOSS.comparing("squared", "huber", "expectile"),
@@ -373,10 +327,7 @@ SLOTS = (
         optimizers.MAKE_OPTIMIZER.comparing("radam", "adam", "rmsprop"),
         functions={"radam": optimizers.radam} | dict(optimizers.MAKE_OPTIMIZER.functions),
     ),
-    replace(
-        optimizers.SCHEDULE,
-        functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
-    ),
+    q_networks.SCHEDULE,
     replace(
         returns.TARGETS,
         functions={"q_lambda": q_networks.q_lambda} | dict(returns.TARGETS.functions),
@@ -385,13 +336,5 @@ SLOTS = (
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return PQN(config, env, **slots).train
-
-
 LEARNER = LearnerEntry(Config, Hyperparams, PQN, SLOTS)
+make_train = LEARNER.make_train

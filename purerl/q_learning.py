@@ -27,7 +27,6 @@ from purerl.types import (
     LearnerEntry,
     MetaParams,
     PyTree,
-    Train,
     ValueLoss,
 )
 
@@ -71,34 +70,19 @@ class Config:
         return 1
 
 
-class Hyperparams(struct.PyTreeNode):
+class Hyperparams(exploration.Hyperparams, losses.Hyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
-    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
-    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     learning_rate: Annotated[float, Ge(0)] = 0.2
     """step size"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """discount factor"""
     initial_value: float = 0.0
     """initial value of every entry of the table; high values make an agent explore"""
-
-    def random_play(self) -> "Hyperparams":
-        """Return hyperparameters under which every action is random."""
-        end = None if self.epsilon_end is None else 1.0
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -223,7 +207,7 @@ class QLearning:
             key=key,
             env_state=env_state,
             obs=obs.astype(jnp.int32),
-            unfinished=rollouts.begin_episodes(1),
+            unfinished=rollouts.Unfinished(jnp.zeros(1), jnp.zeros(1)),
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
 
@@ -232,9 +216,7 @@ class QLearning:
         steps = self.config.num_steps
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        horizon = jnp.float32(training.length(self.config, state)) * steps
-        fall = hyperparams.epsilon_start, hyperparams.epsilon_end, hyperparams.epsilon_decay_steps
-        epsilon = exploration.epsilon(frames, horizon, *fall)
+        epsilon = hyperparams.epsilon(frames, exploration.total_frames(self.config, state))
         explore, choice = exploration.split_uniform(
             jax.random.uniform(choice_key, (steps,)), epsilon
         )
@@ -347,13 +329,5 @@ class QLearning:
 SLOTS = (losses.VALUE_LOSS.comparing("squared", "huber", "sloped_squared"),)
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return QLearning(config, env, **slots).train
-
-
 LEARNER = LearnerEntry(Config, Hyperparams, QLearning, SLOTS, observations="index")
+make_train = LEARNER.make_train

@@ -30,13 +30,13 @@ from purerl.types import (
     LearnerEntry,
     MakeOptimizer,
     MetaParams,
-    Train,
+    Transition,
     ValueLoss,
 )
 
 
 @dataclass(frozen=True)
-class Config(training.BaseConfig):
+class Config(replay.ReplayConfig):
     """Static settings: a change recompiles.
 
     Raises:
@@ -47,53 +47,21 @@ class Config(training.BaseConfig):
     num_envs: Annotated[int, Gt(0)] = 4
     num_steps: Annotated[int, Gt(0)] = 100
     train_interval: Annotated[int, Gt(0)] = 4
-    """environment steps, of all environments together, between two learning phases"""
-    batch_size: Annotated[int, Gt(0)] = 128
-    """transitions of a minibatch"""
     buffer_size: Annotated[int, Gt(0)] = 20_000
-    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
     learning_starts: Annotated[int, Gt(0)] = 1_000
-    """environment steps before the first learning phase"""
-    n_step: Annotated[int, Gt(0)] = 1
-    """rewards in a target before it is bootstrapped"""
-    store_observations: Literal["float32", "float16", "uint8"] = "float32"
-    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
+    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
     hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
     """activation function of the hidden layers"""
-    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
-    """minibatches of a learning phase"""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        replay.check(self, self.layout, self.batch_size, self.learning_starts)
-
-    @property
-    def layout(self) -> replay.Layout:
-        """Layout of the replay memory, which is written once a phase."""
-        return replay.Layout(self.buffer_size, self.train_interval, self.num_envs, self.n_step)
-
-    @property
-    def phases_per_update(self) -> int:
-        """Phases of one update."""
-        return self.frames_per_update // self.train_interval
 
 
-class Hyperparams(training.BaseHyperparams):
+class Hyperparams(losses.Hyperparams, training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 1e-3
     max_grad_norm: Annotated[float, Gt(0)] = float("inf")
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.01
@@ -144,7 +112,7 @@ class State(struct.PyTreeNode):
     """[] int32, phases whose steps are stored; a phase is `train_interval` environment steps"""
     key: jax.Array
     envs: rollouts.Environments
-    ring: replay.Steps
+    ring: Transition
     """[C, ...] the replay memory"""
     num_updates: jax.Array | None = None
     """[] int32, length of this training; None for the config's"""
@@ -222,7 +190,12 @@ class SAC:
         )
 
     def collect(
-        self, state: State, sums: EpisodeSums, key: jax.Array, env_params: EnvParams
+        self,
+        state: State,
+        sums: EpisodeSums,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, and store them in the replay memory."""
         layout, space = self.config.layout, self.env.action_space(env_params)
@@ -321,16 +294,7 @@ class SAC:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-
-        def collect(state, sums, key):
-            return self.collect(state, sums, key, env_params)
-
-        def learn(state, key):
-            return self.learn(state, key, hyperparams, meta_params)
-
-        count = self.config.phases_per_update
-        waiting = -(-self.config.learning_starts // self.config.train_interval)
-        return replay.run_phases(state, collect, learn, METRICS, count=count, waiting=waiting)
+        return replay.run_phases(self, METRICS, state, hyperparams, meta_params, env_params)
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots after the state's phases."""
@@ -376,13 +340,5 @@ SLOTS = (
 )
 """The functions that can be replaced."""
 
-
-def make_train(config: Config, env: Environment, **slots: Any) -> Train:
-    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
-
-    `slots` are functions for the arguments in `SLOTS`.
-    """
-    return SAC(config, env, **slots).train
-
-
 LEARNER = LearnerEntry(Config, Hyperparams, SAC, SLOTS)
+make_train = LEARNER.make_train

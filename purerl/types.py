@@ -176,8 +176,9 @@ class Transition(NamedTuple):
     """[N, *obs_shape] float32, raw, before any normalisation."""
     action: jax.Array
     """[N] int32, or [N, action_dim] float32 before clipping to the action space."""
-    log_prob: jax.Array
-    """[N] log-probability (density) of `action` under the policy that chose it."""
+    log_prob: PyTree
+    """[N] log-probability (density) of `action` under the policy that chose it; None in a replay
+    memory."""
     reward: jax.Array
     """[N] float32."""
     terminated: jax.Array
@@ -299,6 +300,13 @@ class LearnerEntry(NamedTuple):
     """the functions that can be replaced"""
     observations: Observations = "auto"
     """observations that the learner needs"""
+
+    def make_train(self, config: Any, env: Environment, **functions: Any) -> Train:
+        """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
+
+        It is `purerl.ppo.make_train` and so on. `functions` fill slots, by their names.
+        """
+        return self.make(config, env, **functions).train
 
     def slot(self, name: str) -> Slot | None:
         """Return a slot by its name, if the learner has it."""

@@ -59,7 +59,7 @@ def make_problem(
         key, _, value = setting.partition("=")
         section, _, name = key.partition(".")
         changes.setdefault(section, {})[name] = yaml.safe_load(value)
-    settings = metaevo.read_settings("evolve", preset(shape), changes)
+    settings = metaevo.read_settings("evolve", shape, changes)
     return settings.build(), settings
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from metaevo.runs.run import Run
 
 S = TypeVar("S")
+HARMLESS = "evaluation.", "run.keep_checkpoints", "run.mlflow", "run.wandb"
+"""Prefixes of the settings that every resumed run may change."""
 _SHOWN = 5
 """most changed settings in an error message"""
 
@@ -25,12 +27,12 @@ def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
     """Return the saved settings of a resumed run.
 
     Raises:
-        ConfigError: naming the settings that differ now and do not begin with a `harmless` prefix.
+        ConfigError: naming the settings that differ now, unless they are harmless.
     """
     changes = [
         f"{key}: {old!r} -> {new!r}"
         for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
-        if not key.startswith(tuple(harmless))
+        if not key.startswith((*HARMLESS, *harmless))
     ]
     if changes:
         listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")

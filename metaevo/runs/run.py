@@ -123,7 +123,7 @@ class Kind:
     record: str
     """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
-    """prefixes of the settings that a resumed run may change"""
+    """prefixes of the settings that a resumed run may change, too"""
 
 
 class Run(Generic[S]):

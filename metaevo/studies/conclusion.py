@@ -111,9 +111,9 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
         path, kind = chosen.others_path, list[dict[str, int | float | str]]
         others += checks.check(kind, read_json(path), str(path))
     if others and {"length", "score"} <= others[0].keys():
-        from metaevo.reports.results import plot_front
+        from metaevo.reports.results import draw_front
 
-        plot_front(others, directory.figures / FRONT)
+        plots.save_figure(draw_front(others), directory.figures / FRONT)
     _draw_numbers(directory.figures, records, result)
     sections: list[page.Section]
     if is_quick(saved["config"]):
@@ -173,12 +173,13 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
         baseline = {f"{best}, untuned": untuned[best]}
     if any(map(len, records.values())):
         chosen = "" if result.evolutions is None else f"seed {result.evolutions.chosen.seed}"
-        plots.plot_fitness(records, figures / FITNESS, chosen=chosen, baseline=baseline)
+        fitness = plots.draw_fitness(records, chosen=chosen, baseline=baseline)
+        plots.save_figure(fitness, figures / FITNESS)
     for name, each in result.scores.items():
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        tables.plot_curves(own, figures / CURVES)
+        plots.save_figure(tables.draw_curves(own), figures / CURVES)
 
 
 def _findings(

@@ -34,10 +34,9 @@ from metaevo.studies.study import Study
 
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
-    "evolution.num_devices", "evaluation.", "run.keep_checkpoints",
-    "run.wandb", "run.mlflow",
+    "evolution.num_devices",
 )  # fmt: skip
-"""Settings that a resumed run may change."""
+"""Settings that a resumed run may change, too."""
 
 
 def run_evolutions(

@@ -286,7 +286,7 @@ class Population(Trainings):
         place = jnp.searchsorted(ends, updates)
 
         def measure(agent, key):
-            own = learner.env_params_of(agent) if isinstance(learner, OwnTask) else env_params
+            own = agent.env_params if isinstance(learner, OwnTask) else env_params
             policy, key = learner.policy(agent), jax.random.wrap_key_data(key)
             return planned.measure(learner, policy, key, own, updates)
 

@@ -33,11 +33,10 @@ from metaevo.training.settings import TrainSettings, training_class, with_task
 from purerl.types import Environment, LearnerEntry
 
 HARMLESS = (
-    "evaluation.", "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
-    "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints", "run.num_devices",
-    "run.wandb", "run.mlflow",
+    "fitness.mean_return", "fitness.final_return", "fitness.reward_per_step",
+    "run.block_seconds", "run.checkpoint_seconds", "run.num_devices",
 )  # fmt: skip
-"""Settings that a resumed run may change."""
+"""Settings that a resumed run may change, too."""
 KIND = Kind("train", "train", "update", HARMLESS)
 
 
@@ -245,7 +244,7 @@ def _records(population: Population, rows: Row, points: np.ndarray) -> Iterator[
             for key, leaf in metrics.items()
         }
     for index, end in enumerate(ends[points].tolist()):
-        yield {
+        record = {
             "kind": "update",
             "update": end - 1,
             "frames": population.frames_after(end) * len(returns),
@@ -255,16 +254,11 @@ def _records(population: Population, rows: Row, points: np.ndarray) -> Iterator[
             "high": high[index],
             "returns": returns[:, index],  # of every seed: a run is compared before it ends
             "diverged": int(diverged[:, index].sum()),
-            **({} if evaluations is None else _evaluated(evaluations[:, points[index]])),
             **{key: values[index] for key, values in means.items()},
         }
-
-
-def _evaluated(returns: np.ndarray) -> PlainDict:
-    """Return the entries of a record for the returns [agents] of an evaluation; NaN for none."""
-    if np.isnan(returns).all():
-        return {}
-    return {"evaluation_return": float(np.nanmean(returns)), "evaluation_returns": returns}
+        if evaluations is not None and not np.isnan(last := evaluations[:, points[index]]).all():
+            record |= {"evaluation_return": np.nanmean(last), "evaluation_returns": last}
+        yield record
 
 
 def _show(bar: Progress, returns: np.ndarray, frames: int, rate: float) -> None:

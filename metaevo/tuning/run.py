@@ -22,11 +22,10 @@ from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.num_devices", "run.chunk_size", "seeds",
-    "evaluation.", "evolution.num_devices", "evolution.chunk_size", "sweep.confirm_seeds",
-    "sweep.batch",
+    "run.num_devices", "run.chunk_size", "seeds", "evolution.num_devices", "evolution.chunk_size",
+    "sweep.confirm_seeds", "sweep.batch",
 )  # fmt: skip
-"""Settings that a resumed sweep may change."""
+"""Settings that a resumed sweep may change, too."""
 POLL_SECONDS = 2.0
 """between two looks at the other processes"""
 KIND = Kind("sweep", "sweep", "trial", HARMLESS)

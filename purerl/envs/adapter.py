@@ -19,6 +19,10 @@ class Adapter(Environment):
         """Return the observation that replaces `obs`."""
         return obs
 
+    def rewarded(self, reward: jax.Array, params: PyTree) -> jax.Array:
+        """Return the reward that replaces `reward`."""
+        return reward
+
     def restored(self, obs: jax.Array, params: PyTree) -> Any:
         """Return observations [..., *obs_shape] as the innermost environment shows them.
 
@@ -34,11 +38,6 @@ class Adapter(Environment):
     def with_inner(self, params: PyTree, inner: PyTree) -> Any:
         """Return parameters with others of the wrapped environment, which are all by default."""
         return inner
-
-    def without_pool(self, params: PyTree) -> Any:
-        """Return parameters with which every reset is new; see `purerl.acting.reset`."""
-        renew = getattr(self.env, "without_pool", None)
-        return params if renew is None else self.with_inner(params, renew(self.inner(params)))
 
     @property
     def name(self) -> str:
@@ -65,7 +64,8 @@ class Adapter(Environment):
         )
         final_obs = self.observe(info["final_observation"], params)
         info = {**info, "final_observation": final_obs}
-        return self.observe(obs, params), state, reward, terminated, truncated, info
+        obs, reward = self.observe(obs, params), self.rewarded(reward, params)
+        return obs, state, reward, terminated, truncated, info
 
     def reset_env(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
         """Reset, see gymnax."""
@@ -77,7 +77,8 @@ class Adapter(Environment):
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, action, self.inner(params)
         )
-        return self.observe(obs, params), state, reward, terminated, info
+        obs, reward = self.observe(obs, params), self.rewarded(reward, params)
+        return obs, state, reward, terminated, info
 
     def is_truncated(self, state: PyTree, params: PyTree) -> jax.Array:
         """Whether the time limit is reached."""

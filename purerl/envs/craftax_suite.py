@@ -67,7 +67,7 @@ GAMES: dict[str, tuple[str, str, CraftaxParams]] = {
     ),
     "Symbolic": ("craftax", "CraftaxSymbolicEnvNoAutoReset", FullParams()),
 }  # fmt: skip
-"""Folder, class and parameters of each game."""
+"""Folder, class and parameters of each game; those with pictures are the same worlds."""
 
 
 class Craftax(SuiteEnvironment):
@@ -140,9 +140,4 @@ class Craftax(SuiteEnvironment):
         return int(self.game.num_actions)
 
 
-_REASON = "pictures are left out; craftax/Classic-Symbolic and craftax/Symbolic are the same worlds"
-SUITE = Suite(
-    tuple(GAMES),
-    lambda name: partial(Craftax, name),
-    dict.fromkeys(("Classic-Pixels", "Pixels"), _REASON),
-)
+SUITE = Suite(tuple(GAMES), lambda name: partial(Craftax, name))

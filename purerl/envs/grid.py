@@ -27,32 +27,22 @@ def checked_int(name: str, value: Any, *, at_least: int) -> int:
     return number
 
 
-def checked_cell(name: str, value: Any, shape: tuple[int, ...]) -> Cell:
-    """Return `value` as a cell of a grid of this shape (rows, columns).
+def free_cell(name: str, value: Any, is_wall: np.ndarray) -> Cell:
+    """Return `value` as a cell of a grid with these walls, bool [rows, cols].
 
     Raises:
-        ValueError: if it is not a pair of whole numbers or is outside the grid.
+        ValueError: if it is not a pair of whole numbers, is outside the grid, or on a wall.
     """
     try:
         row, col = (operator.index(number) for number in value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} = {value!r} must be a pair (row, column)") from None
-    if not (0 <= row < shape[0] and 0 <= col < shape[1]):
-        rows, cols = shape
+    rows, cols = is_wall.shape
+    if not (0 <= row < rows and 0 <= col < cols):
         raise ValueError(f"{name} = {(row, col)} is outside the grid of {rows} x {cols} cells")
+    if is_wall[row, col]:
+        raise ValueError(f"{name} = {(row, col)} is on a wall")
     return row, col
-
-
-def free_cell(name: str, value: Any, is_wall: np.ndarray) -> Cell:
-    """Return `value` as a cell of a grid with these walls, bool [rows, cols].
-
-    Raises:
-        ValueError: if it is not a cell of the grid, or is on a wall.
-    """
-    cell = checked_cell(name, value, is_wall.shape)
-    if is_wall[cell]:
-        raise ValueError(f"{name} = {cell} is on a wall")
-    return cell
 
 
 def neighbours(is_wall: np.ndarray) -> np.ndarray:

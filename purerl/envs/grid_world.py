@@ -1,7 +1,7 @@
 """A grid with a goal for tabular learning; a step takes a few integer operations and one draw."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -67,13 +67,18 @@ class GridWorld(environment.Environment):
     ):
         super().__init__()
         self.slippery = bool(slippery)
-        self.shape = _checked_shape(size)
-        self.is_wall = np.zeros(self.shape, bool)
+        sides = size if isinstance(size, tuple | list) else (size, size)
+        if len(sides) != 2:
+            raise ValueError(f"size = {size!r} must be one number or a pair (rows, columns)")
+        rows, cols = (grid.checked_int("size", side, at_least=2) for side in sides)
+        self.shape = rows, cols
+        nothing = np.zeros(self.shape, bool)
+        self.is_wall = nothing.copy()
         if not isinstance(walls, tuple | list):
             raise ValueError(f"walls = {walls!r} must be a list of cells (row, column)")
         for wall in walls:
-            self.is_wall[grid.checked_cell("wall", wall, self.shape)] = True
-        corner = (self.shape[0] - 1, self.shape[1] - 1)
+            self.is_wall[grid.free_cell("wall", wall, nothing)] = True
+        corner = rows - 1, cols - 1
         self.goal = grid.free_cell("goal", corner if goal is None else goal, self.is_wall)
         if isinstance(start, str):
             if start != "random":
@@ -81,7 +86,7 @@ class GridWorld(environment.Environment):
             is_start = ~self.is_wall
             is_start[self.goal] = False
         else:
-            is_start = np.zeros(self.shape, bool)
+            is_start = nothing.copy()
             is_start[grid.free_cell("start", start, self.is_wall)] = True
             if is_start[self.goal]:
                 raise ValueError(f"start and goal must differ, both are {self.goal}")
@@ -92,7 +97,7 @@ class GridWorld(environment.Environment):
         self._starts = np.flatnonzero(is_start).astype(np.int32)
         if not len(self._starts):
             raise ValueError("there is no free cell to start from")
-        self._goal_cell = self.goal[0] * self.shape[1] + self.goal[1]
+        self._goal_cell = self.goal[0] * cols + self.goal[1]
         self._neighbours = grid.neighbours(self.is_wall).ravel()
 
     @property
@@ -178,13 +183,3 @@ class GridWorld(environment.Environment):
         terminated = cell == self._goal(params)
         reward = jnp.where(terminated, params.goal_reward, params.step_reward)
         return EnvState(cell=cell, time=state.time + 1), reward.astype(jnp.float32), terminated
-
-
-def _checked_shape(size: Any) -> tuple[int, int]:
-    if not isinstance(size, tuple | list):
-        side = grid.checked_int("size", size, at_least=2)
-        return side, side
-    if len(size) != 2:
-        raise ValueError(f"size = {size!r} must be one number or a pair (rows, columns)")
-    rows, cols = (grid.checked_int("size", side, at_least=2) for side in size)
-    return rows, cols

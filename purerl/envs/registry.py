@@ -11,16 +11,17 @@ from typing import Any, get_args
 import gymnax
 import jax
 from gymnax import registration
+from gymnax.environments import spaces
 from gymnax.environments.environment import Environment as GymnaxEnvironment
 from gymnax.environments.environment import EnvParams as GymnaxParams
 
-from purerl.envs.features import Features
+from purerl.envs.features import Features, is_nested, tree
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
-from purerl.envs.nested import without_nesting
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
 from purerl.types import Environment, Observations, PyTree
+from purerl.wrapped import changed, innermost
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds}
 """Environments of this package."""
@@ -57,7 +58,7 @@ def make(
     and all other observations become vectors (one-hot if they are discrete). With `flat`, images
     are flattened as well. With `raw`, observations are unchanged. With `index`, an observation is
     the number of the state, for tabular learners. Nested observations always become vectors, see
-    `purerl.envs.nested`.
+    `purerl.envs.features`.
 
     An environment is named or, if it is the user's, passed as a class or an object with gymnax's
     interface.
@@ -102,25 +103,24 @@ def make(
                 f"{name} has no parameter {key!r}; it has: {', '.join([*fields, *constructor])}"
             )
         replacements[key] = _checked(name, key, value, default=fields[key])
-        _check_range(name, key, replacements[key])
     if is_own and LIMIT not in overrides and not _sets_limit(env, params):
         raise ValueError(
             f"cannot build environment {name!r}: its episodes have one step, gymnax's default: add "
             f"`{LIMIT}: int`, the time limit, to {type(params).__name__}, or set env_params.{LIMIT}"
         )
-    return made, _prepared(made, params.replace(**replacements))
+    params = params.replace(**replacements)
+    if isinstance(innermost(made)[0], SuiteEnvironment):  # with data that is drawn once
+        params = changed(made, params, lambda env, params: env.prepared(params))
+    return made, params
 
 
 def check_name(name: str) -> None:
     """Check that the name of an environment is known.
 
     Raises:
-        ValueError: if it is not; the message has close names, or the reason why the environment of
-            a suite is not supported.
+        ValueError: if it is not; the message has close names.
     """
     suite, _, rest = str(name).partition("/")
-    if suite in SUITES and (refused := suite_of(suite).refused.get(rest)):
-        raise ValueError(f"cannot build environment {name!r}: {refused}")
     if name not in names() and not (suite in SUITES and rest in suite_of(suite).names):
         raise ValueError(f"unknown environment {name!r}; {_hint(str(name))}")
 
@@ -142,15 +142,6 @@ def _hint(name: str) -> str:
     return f"known are {suites}" if slash else f"known: {', '.join(names())}, and {suites}"
 
 
-def _prepared(env: Environment, params: PyTree) -> Any:
-    """Add the data that an environment of a suite draws once, such as a pool of starts."""
-    while not isinstance(env, SuiteEnvironment):
-        if not hasattr(env, "env"):
-            return params
-        env = env.env
-    return env.prepared(params)
-
-
 @cache
 def _make(
     given: str | type | Environment, observations: Observations, kwargs: tuple
@@ -162,8 +153,7 @@ def _make(
         params = env.default_params
     if not isinstance(given, str):
         _check_episodes(env, params)
-        env = without_nesting(env, params)
-    if observations == "raw":
+    if observations == "raw" and not is_nested(env.observation_space(params)):
         return env, params
     if observations == "index":
         return with_state_index(env, params), params
@@ -190,10 +180,18 @@ def _check_episodes(env: Environment, params: PyTree) -> None:
             f"default_params is a {type(params).__name__}: must be a flax.struct.dataclass"
         )
     try:
-        env.observation_space(params)
+        space = env.observation_space(params)
         _, state = jax.eval_shape(lambda key: env.reset(key, params), jax.random.key(0))
     except Exception as error:
         raise ValueError(f"it cannot be reset: {type(error).__name__}: {error}") from error
+    for part in jax.tree.leaves(tree(space)):
+        is_array = part is space and hasattr(space, "shape") and hasattr(space, "dtype")
+        if not (is_array or isinstance(part, spaces.Box | spaces.Discrete)):
+            kind = type(part)
+            raise ValueError(
+                f"observations in a {kind.__module__}.{kind.__name__} are not supported: allowed "
+                "are gymnax's Box and Discrete, and Dict and Tuple of them"
+            )
     if _has_own_limit(type(env)):
         return
     for field, meaning, found in (
@@ -238,26 +236,22 @@ RANGES = {"slip_probability": (0.0, 1.0), LIMIT: (1, float("inf"))}
 """Allowed range of these parameters in every environment."""
 
 
-def _check_range(name: str, key: str, value: Any) -> None:
+def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
+    """Convert a value to the type of the default, so that an override never changes a dtype.
+
+    Raises:
+        ValueError: if it is of another type, or out of range.
+    """
+    kind = next((each for each in (bool, int, float) if isinstance(default, each)), None)
+    if kind is None:
+        return value
+    is_bool, is_number = isinstance(value, bool), isinstance(value, numbers.Real)
+    fits = is_number and is_bool == (kind is bool)
+    if not fits or (kind is int and not float(value).is_integer()):
+        raise ValueError(f"{name}: parameter {key} = {value!r} must be of type {kind.__name__}")
+    converted = kind(float(value))  # NumPy's scalars as well
     low, high = RANGES.get(key, (-float("inf"), float("inf")))
-    if isinstance(value, int | float) and not low <= value <= high:
+    if not low <= converted <= high:
         upper = "" if high == float("inf") else f" and at most {high:g}"
         raise ValueError(f"{name}: parameter {key} = {value!r} must be at least {low:g}{upper}")
-
-
-def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
-    """Convert a value to the type of the default, so that an override never changes a dtype."""
-    if not isinstance(default, bool | int | float):
-        return value
-    if isinstance(default, bool) or isinstance(value, bool):
-        if isinstance(default, bool) and isinstance(value, bool):
-            return value
-    elif isinstance(value, numbers.Real):  # includes NumPy's scalars
-        number = float(value)
-        if isinstance(default, float):
-            return number
-        if number.is_integer():
-            return int(number)
-    raise ValueError(
-        f"{name}: parameter {key} = {value!r} must be of type {type(default).__name__}"
-    )
+    return converted

@@ -4,7 +4,7 @@ import jax
 from flax import struct
 
 from purerl.envs.adapter import Parameterised
-from purerl.types import EnvParams, PyTree
+from purerl.types import EnvParams
 
 
 class ScaledParams(struct.PyTreeNode):
@@ -31,17 +31,6 @@ class ScaledRewards(Parameterised):
         """Default parameters of the wrapped environment, with a factor of 1."""
         return ScaledParams(self.env.default_params)
 
-    def step(
-        self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams | None = None
-    ) -> tuple:
-        """Step and reset after an episode's end, see gymnax."""
-        params = self.default_params if params is None else params
-        obs, state, reward, *rest = super().step(key, state, action, params)
-        return obs, state, reward * params.scale, *rest
-
-    def step_env(
-        self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams
-    ) -> tuple:
-        """Step without a reset, see gymnax."""
-        obs, state, reward, *rest = super().step_env(key, state, action, params)
-        return obs, state, reward * params.scale, *rest
+    def rewarded(self, reward: jax.Array, params: ScaledParams) -> jax.Array:
+        """Return the scaled reward."""
+        return reward * params.scale

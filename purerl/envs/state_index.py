@@ -37,18 +37,11 @@ class StateIndex(Adapter):
         return jnp.clip(self.index(obs).astype(jnp.int32), 0, self.num_states - 1)
 
 
-def _cell(obs: jax.Array) -> jax.Array:
-    """Return the index of the only set cell; 0 if no cell is set (past the bottom of DeepSea)."""
-    return jnp.argmax(obs.ravel())
-
-
-def _four_rooms_cell(obs: jax.Array) -> jax.Array:
-    return 13 * obs[0] + obs[1]  # row, column; the rest is the goal's position
-
-
 _KNOWN: dict[str, tuple[Callable[[tuple[int, ...]], int], Index]] = {
-    "DeepSea-bsuite": (lambda shape: shape[0] * shape[1], _cell),
-    "FourRooms-misc": (lambda shape: 13 * 13, _four_rooms_cell),
+    # the only set cell; 0 if no cell is set, past the bottom
+    "DeepSea-bsuite": (lambda shape: shape[0] * shape[1], lambda obs: jnp.argmax(obs.ravel())),
+    # row, column; the rest is the goal's position
+    "FourRooms-misc": (lambda shape: 13 * 13, lambda obs: 13 * obs[0] + obs[1]),
 }
 """Environments with numbered states: the number of states, and the index of an observation."""
 
@@ -64,9 +57,8 @@ def with_state_index(env: Environment, params: PyTree) -> Environment:
         return env
     if env.name not in _KNOWN:
         raise ValueError(
-            f"{env.name} has no state index: its observations are vectors of shape "
-            f"{tuple(space.shape)}; tabular learners need GridWorld, FrozenLake-misc, "
-            f"{', '.join(_KNOWN)}, or purerl.envs.StateIndex"
+            f"{env.name} has no state index: its observations are not discrete; tabular learners "
+            f"need GridWorld, FrozenLake-misc, {', '.join(_KNOWN)}, or purerl.envs.StateIndex"
         )
     count, index = _KNOWN[env.name]
     return StateIndex(env, count(space.shape), index)

@@ -9,9 +9,8 @@ import dataclasses
 import importlib
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import metadata
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -34,8 +33,6 @@ class Suite(NamedTuple):
     """names of its environments"""
     constructor: Callable[[str], Callable[..., "SuiteEnvironment"]]
     """maps a name to the environment's constructor; overrides set the constructor's arguments"""
-    refused: Mapping[str, str] = MappingProxyType({})
-    """environments of the suite that are not supported, each with the reason"""
 
 
 class SuiteParams(struct.PyTreeNode):

@@ -29,10 +29,6 @@ TASKS = (
     "UnlockPickUp",
 )  # fmt: skip
 """MiniGrid tasks."""
-BENCHMARKS = (
-    "trivial-21k", "small-1m", "medium-1m", "medium-3m", "high-1m", "high-3m",
-)  # fmt: skip
-"""Rule sets that xminigrid downloads on demand; not supported."""
 MAX_DEPTH = 8
 OBJECTS = 3, 4, 5, 11, 12
 """Objects that can be carried, except keys: ball, square, pyramid, hexagon, star."""
@@ -196,9 +192,4 @@ class XLand(XMiniGrid):
         return super()._own(params).replace(ruleset=params.ruleset)
 
 
-def _constructor(name: str) -> Any:
-    return partial(XLand if name in WORLDS else XMiniGrid, name)
-
-
-_REASON = "it needs a download, which is never made; xminigrid/R1-9x9 draws rules of its own"
-SUITE = Suite((*WORLDS, *TASKS), _constructor, dict.fromkeys(BENCHMARKS, _REASON))
+SUITE = Suite((*WORLDS, *TASKS), lambda name: partial(XLand if name in WORLDS else XMiniGrid, name))

@@ -178,7 +178,7 @@ def conv_general_dilated(
 
         y[i, j] = x[i : i + height, j : j + width].ravel() @ kernel.reshape(-1, out)
     """
-    if not cpu_arithmetic() or x.ndim != 4 or not _is_plain(**options):
+    if not cpu_arithmetic() or x.ndim != 4 or not _is_plain(options):
         return jax.lax.conv_general_dilated(x, kernel, strides, padding, **options)
     height, width, inputs, outputs = kernel.shape
     if isinstance(padding, str):
@@ -199,18 +199,13 @@ def conv_general_dilated(
     return dot_general(jnp.concatenate(windows, axis=-1), weights, dimensions)
 
 
-def _is_plain(
-    *,
-    lhs_dilation: Any = (1,),
-    rhs_dilation: Any = (1,),
-    dimension_numbers: Any = None,
-    feature_group_count: int = 1,
-    **options: Any,
-) -> bool:
-    """Return whether a convolution has neither dilation nor groups nor a precision of its own."""
-    del dimension_numbers  # flax has one layout
-    dilated = {*lhs_dilation, *rhs_dilation, feature_group_count} != {1}
-    return not dilated and all(option is None for option in options.values())
+PLAIN = {"lhs_dilation": (1, 1), "rhs_dilation": (1, 1), "feature_group_count": 1}
+"""Options of a convolution without dilation and groups; flax has one layout of dimensions."""
+
+
+def _is_plain(options: dict[str, Any]) -> bool:
+    given = {name: value for name, value in options.items() if value is not None}
+    return all(PLAIN.get(name) == given[name] for name in given if name != "dimension_numbers")
 
 
 # --- Reductions over a short last axis, such as actions -------------------------------------------

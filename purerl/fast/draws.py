@@ -18,7 +18,6 @@ PARITY = 0x1BD11BDA
 STRAIGHT = jax.__version_info__ < (0, 11)
 """Whether XLA compiles straight-line code well."""
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

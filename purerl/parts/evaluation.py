@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from purerl import acting
 from purerl.fast.draws import with_fast_draws
 from purerl.types import Environment, EnvParams, Learner, PyTree
+from purerl.wrapped import innermost
 
 STREAM = 0xE7A1
 """Number of the stream of an agent's key that evaluations use."""
@@ -79,10 +80,7 @@ class GreedyEvaluations:
 
 def time_limit(env: Environment, env_params: EnvParams) -> int | None:
     """Return the parameter `max_steps_in_episode` of an environment, wrapped or not, if any."""
-    while (inner := getattr(env, "env", None)) is not None:
-        env_params = env.inner(env_params) if hasattr(env, "inner") else env_params
-        env = inner
-    limit = getattr(env_params, "max_steps_in_episode", None)
+    limit = getattr(innermost(env, env_params)[1], "max_steps_in_episode", None)
     return None if limit is None else int(limit)
 
 

@@ -48,18 +48,12 @@ def evaluate_in_gymnasium(
     obs_space: Any = env.observation_space
     own_space = learner.env.observation_space(learner.env.default_params)
     tabular = hasattr(own_space, "n")
-    obs_shape = (own_space.n,) if tabular else own_space.shape
-    if spaces.flatdim(obs_space) != math.prod(obs_shape):
+    obs_shape = (own_space.n,) if tabular else tuple(own_space.shape)
+    if (size := spaces.flatdim(obs_space)) != math.prod(obs_shape):
         raise ValueError(
-            f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
-            f"the agent's are of shape {tuple(obs_shape)}"
+            f"Gymnasium's {name} has observations of size {size}, the agent's are of shape "
+            f"{obs_shape}"
         )
-
-    def seen(obs: Any) -> np.ndarray:
-        if tabular:
-            return np.asarray(obs, np.int32)
-        features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
-        return np.asarray(features, np.float32).reshape(obs_shape)
 
     @jax.jit
     def act(memory, key, obs):
@@ -72,11 +66,11 @@ def evaluate_in_gymnasium(
         done, memory = False, acting.begin(learner)
         while not done:
             key, act_key = jax.random.split(key)
-            chosen, memory = act(memory, act_key, seen(obs))
-            action = np.asarray(chosen)
-            obs, reward, terminated, truncated, _ = env.step(
-                int(action) if action.ndim == 0 else action
-            )
+            if not tabular:  # a discrete observation becomes one-hot
+                obs = np.float32(spaces.flatten(obs_space, obs)).reshape(obs_shape)
+            chosen, memory = act(memory, act_key, np.asarray(obs))
+            action: Any = np.asarray(chosen)[()]
+            obs, reward, terminated, truncated, _ = env.step(action)
             returns[episode] += reward
             done = terminated or truncated
     env.close()

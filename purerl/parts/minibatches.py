@@ -22,19 +22,6 @@ def check(config: BaseConfig, num_minibatches: int, *, whole_rollouts: bool) -> 
         )
 
 
-def check_advantages(config: BaseConfig, num_minibatches: int, normalize_advantages: str) -> None:
-    """Raise `ValueError` if advantages are normalised over single samples."""
-    samples, counts = config.frames_per_update, "num_envs x num_steps"
-    if normalize_advantages == "minibatch":
-        samples //= num_minibatches
-        counts += " / num_minibatches"
-    if samples == 1 and normalize_advantages != "none":
-        raise ValueError(
-            f"{counts} = 1 must be at least 2, because the normalised advantage of a single "
-            "sample is 0 (or set normalize_advantages to none)"
-        )
-
-
 def order(
     key: jax.Array, batch_size: int, num_minibatches: int, epochs: int, *, length: int
 ) -> jax.Array:

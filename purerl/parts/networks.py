@@ -19,8 +19,6 @@ from purerl.types import Environment, SettingError
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """Initialiser with variance 1 / inputs (LeCun et al. 1998). DQN learns faster with it than with
 orthogonal kernels: docs/reference/dqn.md."""
-
-
 OF_DEFAULT = (
     "hidden_sizes", "activation", "shared_network", "layer_norm", "recurrent_size", "dueling",
     "state_dependent_std",

@@ -14,6 +14,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import flax.linen as nn
@@ -56,8 +57,6 @@ class OwnNetwork:
         if not self.is_recurrent:
             return None
         memory = self.module.apply({}, method="initial_memory")
-        if not jax.tree.leaves(memory):
-            raise self._error("initial_memory() returns no arrays: must be the memory of one agent")
         return jax.tree.map(
             lambda x: jnp.broadcast_to(jnp.asarray(x), (*shape, *jnp.shape(x))), memory
         )
@@ -79,8 +78,9 @@ class OwnNetwork:
         with nn.intercept_methods(_fast):
             return self.module.apply(variables, *inputs)
 
-    def _outputs(self) -> PyTree:
-        """Trace the module, and return the shapes of its outputs."""
+    @cached_property
+    def outputs(self) -> PyTree:
+        """The shapes of the module's outputs, which is traced with SAMPLES samples."""
         space = self.env.observation_space(self.env.default_params)
         obs = jax.ShapeDtypeStruct((SAMPLES, *space.shape), jnp.float32)
         try:
@@ -91,8 +91,6 @@ class OwnNetwork:
             call, outputs = jax.make_jaxpr(self.module.apply, return_shape=True)(variables, *inputs)
         except Exception as error:
             seen = shown(jax.eval_shape(lambda obs: self._seen(obs)[1], obs))
-            if isinstance(error, SettingError):
-                raise
             wants_memory = "missing 1 required positional argument" in str(error)
             hint = "; a memory needs initial_memory()" if wants_memory else ""
             raise self._error(f"fails for observations {seen}: {_text(error)}{hint}") from error
@@ -129,7 +127,7 @@ class OwnActorCritic(OwnNetwork):
     """the distribution of continuous actions; None for discrete ones"""
 
     def __post_init__(self) -> None:
-        outputs, count = self._outputs(), 3 if self.is_recurrent else 2
+        outputs, count = self.outputs, 3 if self.is_recurrent else 2
         expected = ", ".join(("policy parameters", "value", "memory")[:count])
         if not isinstance(outputs, tuple) or len(outputs) != count:
             raise self._error(f"returns {shown(outputs)}: must be {expected}")
@@ -143,18 +141,15 @@ class OwnActorCritic(OwnNetwork):
         self._check("a value ", outputs[1], "must be [B]", (SAMPLES,), (SAMPLES, 1))
         if self.is_recurrent:
             before = jax.eval_shape(lambda: self.no_memory(SAMPLES))
-            found, expected = shown(outputs[2], dtype=True), shown(before, dtype=True)
-            if found != expected:
-                raise self._error(
-                    f"returns a memory {found}: must have the structure of initial_memory, "
-                    f"{expected}"
-                )
+            found, needed = shown(outputs[2], dtype=True), shown(before, dtype=True)
+            if found != needed:
+                wanted = f"must have the structure of initial_memory, {needed}"
+                raise self._error(f"returns a memory {found}: {wanted}")
 
     def init(self, key: jax.Array, obs: jax.Array) -> PyTree:
         """Return parameters; observations are [..., *obs_shape]."""
         params = super().init(key, obs)
-        head = jax.eval_shape(self.module.apply, params, *self._inputs(obs))[0]
-        if self.gaussian is None or isinstance(head, tuple):
+        if self.gaussian is None or isinstance(self.outputs[0], tuple):
             return params
         return {**params, "log_std": jnp.zeros(self.policy_size)}
 
@@ -183,8 +178,8 @@ class OwnActorCritic(OwnNetwork):
     ) -> tuple[PyTree, jax.Array, PyTree]:
         """Return the policy parameters, values [B] and next memories of B samples."""
         variables = {name: params[name] for name in params if name != "log_std"}
-        outputs = self._apply(variables, *((samples,) if memory is None else (samples, memory)))
-        head, value, *rest = outputs
+        inputs = (samples, memory) if self.is_recurrent else (samples,)
+        head, value, *rest = self._apply(variables, *inputs)
         head, value = jax.tree.map(lambda x: x.astype(jnp.float32), (head, value))
         return head, value.reshape(value.shape[0]), rest[0] if rest else None
 

@@ -18,6 +18,7 @@ from purerl.types import (
     PyTree,
     TrainResult,
 )
+from purerl.wrapped import changed, innermost
 
 SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
 """`(key, env_params) -> env_params`: draws a task within the given ranges."""
@@ -25,17 +26,10 @@ SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
 
 def sampler(env: Environment) -> SampleParams | None:
     """Return the `sample_params` of an environment, wrapped or not; None if it has none."""
-    inner = getattr(env, "env", None)
-    if inner is None:
-        return getattr(env, "sample_params", None)
-    sample = sampler(inner)
-    if sample is None or not hasattr(env, "with_inner"):
-        return sample
-
-    def of_wrapped(key: jax.Array, params: EnvParams) -> EnvParams:
-        return env.with_inner(params, sample(key, env.inner(params)))
-
-    return of_wrapped
+    sample = getattr(innermost(env)[0], "sample_params", None)
+    if sample is None:
+        return None
+    return lambda key, params: changed(env, params, lambda _, own: sample(key, own))
 
 
 class State(struct.PyTreeNode):
@@ -124,10 +118,6 @@ class OwnTask:
     ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory."""
         return self.learner.action_distribution(policy, obs, memory)
-
-    def env_params_of(self, state: State) -> EnvParams:
-        """Return the task of an agent."""
-        return state.env_params
 
     def task_of(self, key: jax.Array, env_params: EnvParams) -> PyTree:
         """Return the task of the agent with this key."""

@@ -1,7 +1,7 @@
 """Values of all actions, in DQN and PQN: networks, epsilon-greedy policies, and targets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast import loops
-from purerl.parts import networks, returns
+from purerl.parts import networks, optimizers, returns
 from purerl.parts.own_network import SAMPLES, OwnNetwork, module_of
 from purerl.parts.policies import likeliest
 from purerl.types import Context, Environment, Estimates, MetaParams, PyTree, Rollout
@@ -69,6 +69,34 @@ class EpsilonGreedy(NamedTuple):
         return likeliest(self.values.values, key)
 
 
+class Policy(NamedTuple):
+    """Parameters for acting, which are saved with an agent."""
+
+    params: PyTree
+    epsilon: jax.Array
+    """[] probability of a random action, unless acting is greedy"""
+
+
+class ActsByValues:
+    """Acting by the values of all actions, of learners whose state has `params` and `epsilon`."""
+
+    network: Any
+
+    def values(self, params: PyTree, obs: jax.Array) -> ActionValues:
+        """Return the values of all actions at observations [..., *obs_shape]."""
+        return self.network.apply(params, obs)
+
+    def policy(self, state: Any) -> Policy:
+        """Return the parameters for acting."""
+        return Policy(state.params, state.epsilon)
+
+    def action_distribution(
+        self, policy: Policy, obs: jax.Array, memory: None = None
+    ) -> tuple[EpsilonGreedy, None]:
+        """Return the distribution of actions at one observation; there is no memory."""
+        return EpsilonGreedy(self.values(policy.params, obs), policy.epsilon), None
+
+
 class QNetwork(nn.Module):
     """The values of all actions; `dueling` splits them into a state's value and advantages.
 
@@ -117,7 +145,7 @@ class OwnQNetwork(OwnNetwork):
         if self.is_recurrent:
             raise self._error("has a memory (initial_memory), which this learner has not; PPO has")
         needed = f"must be the values [B, {self.num_actions}] of all actions"
-        self._check("", self._outputs(), needed, (SAMPLES, self.num_actions))
+        self._check("", self.outputs, needed, (SAMPLES, self.num_actions))
 
     def apply(self, params: PyTree, obs: jax.Array) -> ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
@@ -148,6 +176,13 @@ def q_network(
         return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
     module = module_of(config.network, env.action_space(env.default_params))
     return OwnQNetwork(module, env, num_actions)
+
+
+SCHEDULE = replace(
+    optimizers.SCHEDULE,
+    functions={"constant": optimizers.constant_schedule, "cosine": optimizers.cosine_schedule},
+)
+"""The slot without changes of PPO's own hyperparameters."""
 
 
 def q_lambda(meta_params: MetaParams, context: Context, rollout: Rollout) -> Estimates:

@@ -3,21 +3,21 @@
 Transitions are stored in the order of time, one step of all N environments after another, so the
 successor of row `i` in the same environment is row `i + N`. The ring holds single steps; n-step
 returns are computed when their rows are drawn.
-
-The functions are for one agent; `jax.vmap` gives every agent its own ring and priorities.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Gt, Interval
 
 from purerl.fast.branches import cond
 from purerl.parts.rollouts import Environments, step, zero_sums
 from purerl.parts.training import BaseConfig
-from purerl.types import Environment, EnvParams, EpisodeSums
+from purerl.types import Environment, EnvParams, EpisodeSums, Hyperparams, MetaParams, Transition
 
 FAN_OUT = 16
 """Children per node of the priority tree: few levels, each summed by vector instructions."""
@@ -25,39 +25,68 @@ PRIORITIES = 1e-15, 1e15
 """Bounds of a priority. Sums of priorities and importance weights then stay within float32."""
 Act = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 """`(key, observations [N, ...]) -> actions to store, actions to take`, both [N, ...]"""
-CollectPhase = Callable[[Any, EpisodeSums, jax.Array], tuple[Any, EpisodeSums]]
-"""`(state, sums [N], key) -> state, sums` after `train_interval` environment steps"""
-LearnPhase = Callable[[Any, jax.Array], tuple[Any, dict[str, jax.Array]]]
-"""`(state, key) -> state, metrics` after a learning phase"""
 
 
-def check(config: BaseConfig, layout: "Layout", batch_size: int, learning_starts: int) -> None:
-    """Check that the settings of a replay memory fit together.
+@dataclass(frozen=True)
+class ReplayConfig(BaseConfig):
+    """Static settings of a learner that collects and learns in phases.
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be
             drawn from fewer transitions than it holds.
     """
-    interval, waiting = layout.train_interval, layout.waiting_rows
-    batch = f"batch_size = {batch_size}"
-    if waiting:
-        batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
-    needed = batch_size + waiting
-    checks = {
-        f"train_interval = {interval} must be a multiple of num_envs = {config.num_envs}": (
-            interval % config.num_envs == 0
-        ),
-        f"num_envs x num_steps = {config.frames_per_update} must be a multiple of "
-        f"train_interval = {interval}": config.frames_per_update % interval == 0,
-        f"buffer_size = {layout.buffer_size}, in multiples of train_interval = {interval}, "
-        f"must hold at least {batch}": layout.capacity >= max(needed, interval + waiting),
-        f"learning_starts = {learning_starts} must be at least {batch}": learning_starts >= needed,
-        f"learning_starts = {learning_starts} is beyond total_timesteps = "
-        f"{config.total_timesteps}": learning_starts <= config.total_timesteps,
-    }
-    for complaint, holds in checks.items():
-        if not holds:
-            raise ValueError(complaint)
+
+    train_interval: Annotated[int, Gt(0)] = 10
+    """environment steps, of all environments together, between two learning phases"""
+    batch_size: Annotated[int, Gt(0)] = 128
+    """transitions of a minibatch"""
+    buffer_size: Annotated[int, Gt(0)] = 10_000
+    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
+    learning_starts: Annotated[int, Gt(0)] = 10_000
+    """environment steps before the first learning phase"""
+    n_step: Annotated[int, Gt(0)] = 1
+    """rewards in a target before it is bootstrapped"""
+    store_observations: Literal["float32", "float16", "uint8"] = "float32"
+    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
+    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
+    """minibatches of a learning phase"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        interval, starts, waiting = (
+            self.train_interval,
+            self.learning_starts,
+            self.layout.waiting_rows,
+        )
+        batch = f"batch_size = {self.batch_size}"
+        if waiting:
+            batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
+        needed = self.batch_size + waiting
+        checks = {
+            f"train_interval = {interval} must be a multiple of num_envs = {self.num_envs}": (
+                interval % self.num_envs == 0
+            ),
+            f"num_envs x num_steps = {self.frames_per_update} must be a multiple of "
+            f"train_interval = {interval}": self.frames_per_update % interval == 0,
+            f"buffer_size = {self.buffer_size}, in multiples of train_interval = {interval}, "
+            f"must hold at least {batch}": self.layout.capacity >= max(needed, interval + waiting),
+            f"learning_starts = {starts} must be at least {batch}": starts >= needed,
+            f"learning_starts = {starts} is beyond total_timesteps = {self.total_timesteps}": starts
+            <= self.total_timesteps,
+        }
+        for complaint, holds in checks.items():
+            if not holds:
+                raise ValueError(complaint)
+
+    @property
+    def layout(self) -> "Layout":
+        """Layout of the replay memory, which is written once a phase."""
+        return Layout(self.buffer_size, self.train_interval, self.num_envs, self.n_step)
+
+    @property
+    def phases_per_update(self) -> int:
+        """Phases of one update."""
+        return self.frames_per_update // self.train_interval
 
 
 def check_storage(env: Environment, dtype: str) -> None:
@@ -97,23 +126,6 @@ def _bounds(env: Environment) -> tuple[float, float]:
     if np.isinf([low, high]).all() and hasattr(env, "env"):
         return _bounds(env.env)
     return low, high
-
-
-class Steps(NamedTuple):
-    """Transitions of single steps; a ring has C rows."""
-
-    obs: jax.Array
-    """[C, *obs_shape] observations, in the dtype in which they are stored."""
-    action: jax.Array
-    """[C] int32, or [C, action_dim] float32."""
-    reward: jax.Array
-    """[C] float32."""
-    terminated: jax.Array
-    """[C] bool: the next state is terminal and worth zero."""
-    truncated: jax.Array
-    """[C] bool: the episode was cut by a time limit; both flags can be true."""
-    final_obs: jax.Array
-    """[C, *obs_shape] the observation after the action and before any reset."""
 
 
 class Returns(NamedTuple):
@@ -162,24 +174,25 @@ class Layout(NamedTuple):
         """Return the number of rows that can be drawn after `written` writes [] int32."""
         return jnp.minimum(written, self.writes) * self.train_interval - self.waiting_rows
 
-    def empty(self, obs: jax.Array, dtype: str, action: jax.Array | int = 0) -> Steps:
-        """Return a ring without transitions, for arrays like the examples.
+    def empty(self, obs: jax.Array, dtype: str, action: jax.Array | int = 0) -> Transition:
+        """Return a ring [C, ...] without transitions, for arrays like the examples.
 
         Examples are an observation [*obs_shape] and an action; observations are stored in `dtype`.
         """
         example = jnp.asarray(action)
         observations = jnp.zeros((self.capacity, *obs.shape), dtype)
         flags = jnp.zeros(self.capacity, bool)
-        return Steps(
+        return Transition(
             obs=observations,
             action=jnp.zeros((self.capacity, *example.shape), example.dtype),
+            log_prob=None,
             reward=jnp.zeros(self.capacity),
             terminated=flags,
             truncated=flags,
             final_obs=observations,
         )
 
-    def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
+    def write(self, ring: Transition, steps: Transition, written: jax.Array) -> Transition:
         """Overwrite the oldest rows with `train_interval` new ones, after `written` [] writes."""
         position = written % self.writes * self.train_interval
         return jax.tree.map(
@@ -229,7 +242,7 @@ class Layout(NamedTuple):
         position = written % self.writes * self.train_interval
         return set_priorities(priorities, (position + age) % self.capacity, values)
 
-    def read(self, ring: Steps, rows: jax.Array, gamma: jax.Array | float) -> Returns:
+    def read(self, ring: Transition, rows: jax.Array, gamma: jax.Array | float) -> Returns:
         """Return the n-step returns that begin at the given rows [B].
 
             R = r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1),  discount = gamma^m (1 - terminated)
@@ -264,7 +277,7 @@ def collect(
     envs: Environments,
     sums: EpisodeSums,
     layout: Layout,
-) -> tuple[Environments, EpisodeSums, Steps]:
+) -> tuple[Environments, EpisodeSums, Transition]:
     """Step N environments until there are the transitions of a write.
 
     Finished episodes are added to the sums, each [N].
@@ -276,7 +289,7 @@ def collect(
         stored, taken = act(action_key, envs.obs)
         env_keys = jax.random.split(env_key, layout.num_envs)
         after, sums, outcome = step(env, env_params, env_keys, envs, sums, taken)
-        return (after, sums), Steps(envs.obs, stored, *outcome)
+        return (after, sums), Transition(envs.obs, stored, None, *outcome)
 
     keys = jax.random.split(key, layout.train_interval // layout.num_envs)
     (envs, sums), steps = jax.lax.scan(one_step, (envs, sums), keys)
@@ -285,36 +298,32 @@ def collect(
 
 
 def run_phases(
-    state: Any,
-    collect: CollectPhase,
-    learn: LearnPhase,
+    learner: Any,
     metrics: Sequence[str],
-    *,
-    count: int,
-    waiting: int,
+    state: Any,
+    hyperparams: Hyperparams,
+    meta_params: MetaParams,
+    env_params: EnvParams,
 ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
     """Go through the phases of one update: collect, learn, collect, learn, ...
 
-    Args:
-        state: of the learner, with fields `key`, `phase`, `envs` and `ring`.
-        collect: increments `state.phase`.
-        learn: leaves `state.ring` unchanged.
-        metrics: names of the metrics that `learn` returns.
-        count: phases of an update.
-        waiting: phases before learning starts.
+    The learner's `collect` increments `state.phase`; its `learn` leaves `state.ring`, and returns
+    the named metrics.
 
     Returns:
         the state, sums over episodes, and means of the metrics over the phases that learned.
     """
+    config = learner.config
+    waiting = -(-config.learning_starts // config.train_interval)  # phases
 
     def phase(carry, key):
         state, sums, totals = carry
         collect_key, learn_key = jax.random.split(key)
-        state, sums = collect(state, sums, collect_key)
+        state, sums = learner.collect(state, sums, collect_key, hyperparams, env_params)
 
         # The replay memory stays outside: a branch that returned it would copy it.
         def learn_now():
-            after, metrics = learn(state, learn_key)
+            after, metrics = learner.learn(state, learn_key, hyperparams, meta_params)
             return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
 
         def wait():
@@ -325,7 +334,7 @@ def run_phases(
         return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
     phases_key, key = jax.random.split(state.key)
-    keys = jax.random.split(phases_key, count)
+    keys = jax.random.split(phases_key, config.phases_per_update)
     totals = dict.fromkeys((*metrics, "phases"), jnp.float32(0.0))
     carry = state.replace(key=key), zero_sums(len(state.envs.obs)), totals
     (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)

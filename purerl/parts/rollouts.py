@@ -45,7 +45,8 @@ def reset(
     """Return `num_envs` newly reset environments, with the memory of an agent in them."""
     keys = jax.random.split(key, num_envs)
     obs, state = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
-    return Environments(state, obs, begin_episodes(num_envs), memory)
+    unfinished = Unfinished(jnp.zeros(num_envs), jnp.zeros(num_envs))
+    return Environments(state, obs, unfinished, memory)
 
 
 def step(
@@ -132,11 +133,6 @@ def forget(memory: PyTree, done: jax.Array, start: PyTree) -> PyTree:
         return jnp.where(over, jnp.broadcast_to(new, x.shape), x)
 
     return jax.tree.map(of_array, memory, start)
-
-
-def begin_episodes(num_envs: int) -> Unfinished:
-    """Return N episodes before their first step."""
-    return Unfinished(jnp.zeros(num_envs), jnp.zeros(num_envs))
 
 
 def zero_sums(num_envs: int) -> EpisodeSums:

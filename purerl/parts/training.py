@@ -44,6 +44,11 @@ class BaseConfig:
         """Updates of a whole training run."""
         return self.total_timesteps // self.frames_per_update
 
+    @property
+    def batch_size(self) -> int:
+        """Transitions that a learning step uses; by default all of an update."""
+        return self.frames_per_update
+
 
 class BaseHyperparams(struct.PyTreeNode):
     """Hyperparameters of the optimizers: the first ones of a learner with that slot."""

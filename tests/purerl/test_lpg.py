@@ -79,7 +79,7 @@ def test_a_tabular_update_by_hand(rule):
     state, experience, _ = jax.jit(learner.collect)(state, env_params)
     after, _ = jax.jit(learner.learn)(state, experience, hyperparams, None)
 
-    seen = experience.trajectory
+    seen = learner.trajectory(params, experience)
     targets = rule(None, Context(hyperparams, progress=0.5), seen)
     tables = [params["params"][f"{name}_head"]["kernel"] for name in ("policy", "prediction")]
     coefficient = 0.2 if rule is lpg.a2c else 0.0
@@ -103,7 +103,7 @@ def test_a_rule_sees_the_agents_probabilities_and_predictions():
     state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)
     params = drawn(learner.network, state.envs.obs)
     _, experience, sums = jax.jit(learner.collect)(state.replace(params=params), env_params)
-    seen, states = experience.trajectory, np.argmax(experience.obs, axis=-1)
+    seen, states = learner.trajectory(params, experience), np.argmax(experience.obs, axis=-1)
     policy, prediction = (
         np.asarray(params["params"][f"{name}_head"]["kernel"]) for name in ("policy", "prediction")
     )

@@ -38,7 +38,7 @@ def test_targets_by_hand():
     hyperparams = sac.Hyperparams(gamma=0.9)
     state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
     sums = rollouts.zero_sums(4)
-    state, _ = jax.jit(learner.collect)(state, sums, KEY, env_params)
+    state, _ = jax.jit(learner.collect)(state, sums, KEY, hyperparams, env_params)
     batch = jax.jit(learner.make_batch)(state, KEY, hyperparams)
     rewards = np.asarray(state.ring.reward)[:8]
     assert set(np.asarray(batch.target)) <= set(rewards)  # every episode has one step

@@ -29,7 +29,8 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
     assert html.count(str(escape(HOSTILE))) >= 12
     scores = untuned({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
     front = [{"length": 3, "score": 1.25, "generations": 1, "program": FORMULA}]
-    for path in (scores.plot(tmp_path / "s.png"), results.plot_front(front, tmp_path / "f.png")):
+    plots.save_figure(results.draw_front(front), tmp_path / "f.png")
+    for path in (scores.plot(tmp_path / "s.png"), tmp_path / "f.png"):
         assert path.read_bytes().startswith(PNG)
     printed = page.Table("", ["name"], [["a\x1b[2Jb\nc\u202e"]]).text()
     assert printed.splitlines()[-1].strip() == "a?[2Jb?c?"
@@ -93,14 +94,14 @@ def generations(count):
 def test_a_film_has_a_picture_for_every_point(tmp_path):
     def draw(index, folder):
         panel = plots.Panel({"learned": (np.arange(5), np.arange(5) * (index + 1))})
-        plots.plot_panels([panel], folder / "loss.png")
         Image.new("RGB", (90, 60), (80 * index, 0, 0)).save(folder / "own.png")
+        return {"loss.png": plots.draw_panels([panel])}
 
     for path in film.animate(draw, [0, 2, 6], generations(6), tmp_path):
         with Image.open(path) as image:
             assert image.n_frames == 3
     assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
-    assert film.animate(lambda *_: None, [0, 1, 2], generations(6), tmp_path) == []
+    assert film.animate(lambda *_: {}, [0, 1, 2], generations(6), tmp_path) == []
     assert film.animate(draw, [0, 1], generations(6), tmp_path) == []
 
 

@@ -133,7 +133,9 @@ def test_an_unfinished_episode_without_a_return_is_not_counted(bad):
         return rollouts.record(*carry, *row), None
 
     (_, sums), _ = jax.lax.scan(
-        step, (rollouts.begin_episodes(N), rollouts.zero_sums(N)), (rewards, done)
+        step,
+        (rollouts.Unfinished(jnp.zeros(N), jnp.zeros(N)), rollouts.zero_sums(N)),
+        (rewards, done),
     )
     np.testing.assert_array_equal(sums.returns, [11.0, 8.0, 8.0])
     np.testing.assert_array_equal(sums.lengths, [11.0, 8.0, 8.0])

@@ -6,7 +6,8 @@ from gymnax.environments import spaces
 
 from purerl.envs.features import Features
 from purerl.parts import replay
-from purerl.parts.replay import Layout, Priorities, Steps
+from purerl.parts.replay import Layout, Priorities
+from purerl.types import Transition
 from tests.purerl import probes
 
 N = 2
@@ -16,9 +17,10 @@ def recorded(rng, length):
     """A stretch of `length` steps of N environments whose every number can be told apart."""
     time = np.arange(length)[:, None] * np.ones((1, N))
     env = np.ones((length, 1)) * np.arange(N)
-    return Steps(
+    return Transition(
         obs=np.stack([time, env], -1).astype(np.float32),
         action=rng.integers(3, size=(length, N)).astype(np.int32),
+        log_prob=None,
         reward=rng.normal(size=(length, N)).astype(np.float32),
         terminated=rng.random((length, N)) < 0.15,
         truncated=rng.random((length, N)) < 0.15,
@@ -87,7 +89,7 @@ def test_observations_keep_their_dtype():
     ring = layout.empty(jnp.zeros((3, 3, 2)), "uint8")
     obs = jnp.arange(36.0).reshape(2, 3, 3, 2)
     flags = jnp.zeros(2, bool)
-    steps = Steps(obs, jnp.zeros(2, jnp.int32), jnp.ones(2), flags, flags, obs + 100)
+    steps = Transition(obs, jnp.zeros(2, jnp.int32), None, jnp.ones(2), flags, flags, obs + 100)
     ring = jax.jit(layout.write)(ring, steps, jnp.int32(3))
     assert ring.obs.dtype == ring.final_obs.dtype == jnp.uint8
     drawn = jax.jit(layout.read)(ring, jnp.array([3, 2]), 0.9)
