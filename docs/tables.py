@@ -73,6 +73,11 @@ def generality() -> str:
     return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
 
 
+def discogen() -> str:
+    """Return the table of rules in DiscoGen's harness, by environment."""
+    return (RESULTS / "discogen" / "table.md").read_text(encoding="utf-8").rstrip()
+
+
 def zoo() -> str:
     """Return README.md of every entry of the zoo, as sections of a page."""
     pages = []
