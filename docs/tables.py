@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from experiments.discogen import cells
 from metaevo.commands.generality import table as rules_table
 from metaevo.config import dump_yaml
 from metaevo.config.documentation import describe, settings_of
@@ -75,7 +76,9 @@ def generality() -> str:
 
 def discogen() -> str:
     """Return the table of rules in DiscoGen's harness, by environment."""
-    return (RESULTS / "discogen" / "table.md").read_text(encoding="utf-8").rstrip()
+    found = [json.loads(path.read_text()) for path in sorted((RESULTS / "discogen").glob("*.json"))]
+    found.sort(key=lambda cell: cells.ENVIRONMENTS.index(cell["environment"]))
+    return cells.table(found)
 
 
 def zoo() -> str:
