@@ -13,7 +13,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
@@ -175,20 +174,20 @@ class CheapTalk(Training):
         """Return the trainings of the victims that only the judgement trains."""
         return Training(self, self.unseen_victims) if self.unseen_victims else None
 
-    def draw(self, meta_params: Any, folder: Path) -> None:
+    def draw(self, meta_params: Any) -> dict[str, Figure]:
         """Draw the messages of the channel."""
-        folder.mkdir(parents=True, exist_ok=True)
         lines = self._lines
         said = np.asarray(self._message(meta_params, lines))
         shown = np.sort(np.argsort(said.std(axis=1).sum(axis=-1))[-PANELS:])
-        figure = Figure(figsize=(3.2 * len(shown) + 1.0, 3.4), layout="constrained")
+        width = 3.2 * len(shown) + 1.0
+        figure = Figure(figsize=(width, 3.4), dpi=110, layout="constrained")
         panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for place, axes in zip(shown, panels, strict=True):
             labels = [f"message {number + 1}" for number in range(said.shape[-1])]
             axes.plot(lines[place, :, place], said[place], label=labels)
             axes.set(xlabel=f"observation {place + 1}")
         panels[0].legend(fontsize="small")
-        figure.savefig(folder / "messages.png", dpi=110)
+        return {"messages.png": figure}
 
     @cached_property
     def _message(self) -> Callable[[Any, np.ndarray], jax.Array]:

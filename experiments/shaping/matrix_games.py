@@ -11,7 +11,6 @@ Opponents are the tasks of the problem: those of the evolution, and unseen ones 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import jax
@@ -195,21 +194,20 @@ class MatrixGame(Match):
         opponents += [self._find(name) for name in given.unseen if name not in given.all]
         return Match(self, shaper, self.params, opponents) if opponents else None
 
-    def draw(self, meta_params: Any, folder: Path) -> None:
+    def draw(self, meta_params: Any) -> dict[str, Figure]:
         """Draw the policies and payoffs of both players, against the first opponent."""
-        folder.mkdir(parents=True, exist_ok=True)
         found, sides = jax.device_get(self._episodes(meta_params)), ["we", self.tasks[0]]
         chances, payoffs = 1 / (1 + np.exp(-found.policies)), np.stack([found.own, found.other], -1)
         situations = ["start", "after CC", "after CD", "after DC", "after DD"]
         panels = {f"{who}: P(cooperate)": chances[:, :, i] for i, who in enumerate(sides)}
         panels["payoff a step"] = payoffs
-        figure = Figure(figsize=(7.2, 7.4), layout="constrained")
+        figure = Figure(figsize=(7.2, 7.4), dpi=110, layout="constrained")
         for axes, (ylabel, curves) in zip(figure.subplots(3), panels.items(), strict=True):
             labels = sides if curves is payoffs else situations
             axes.plot(np.arange(1, curves.shape[1] + 1), curves.mean(axis=0), label=labels)
             axes.set(xlabel="joint move", ylabel=ylabel)
             axes.legend(ncols=5, fontsize="small")
-        figure.savefig(folder / "meta_episode.png", dpi=110)
+        return {"meta_episode.png": figure}
 
     @cached_property
     def _episodes(self) -> Callable[[Any], Episode]:

@@ -6,8 +6,7 @@ Every purpose has a stream of keys of its own, so that seeds are disjoint.
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,9 @@ import numpy as np
 
 from metaevo.config import ConfigError, show
 from purerl.types import PyTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MetaParams = Any
 
@@ -114,11 +116,13 @@ class MetaProblem:
         """Return the problem on tasks that evolution does not see, for a second comparison."""
         return None
 
-    def draw(self, meta_params: MetaParams, folder: Path) -> None:
-        """Draw a point as PNG files, for the report and its film; in at most a second.
+    def draw(self, meta_params: MetaParams) -> Mapping[str, "Figure"]:
+        """Return matplotlib's figures of a point by the names of PNG files, in at most a second.
 
-        By default nothing; the report then shows up to 64 numbers as bars.
+        They are for the report and its film. By default none; the report then shows up to 64
+        numbers as bars.
         """
+        return {}
 
     def findings(self, meta_params: MetaParams) -> Sequence[str]:
         """Return sentences for the report that describe a point; by default none."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -12,6 +11,8 @@ from metaevo.config import failure
 from purerl.types import Context, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from metaevo.evolution.postfix import Programs
     from metaevo.reports.pictures import Evolved
 
@@ -82,8 +83,9 @@ class Part:
         """Return how its meta-parameters behave, if they are programs."""
         return None
 
-    def draw(self, found: "Evolved", figures: Path) -> None:
-        """Draw PNG files into a folder, in addition to the pictures of its slot."""
+    def draw(self, found: "Evolved") -> Mapping[str, "Figure"]:
+        """Return figures by the names of PNG files, in addition to the picture of its slot."""
+        return {}
 
     def findings(self, found: "Evolved") -> list[str]:
         """Return sentences about the evolved part, in addition to those of its slot."""

@@ -1,6 +1,5 @@
 """Films as GIF files: of what was found over the generations, and of episodes."""
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,34 +17,34 @@ FEWEST, FRAMES = 3, 24
 """Pictures of a film of the generations, at least and at most."""
 FPS, LAST = 4.0, 9
 """Frames per second, and how often the last one is repeated."""
-DPI, HEIGHT = 64, 400
-"""Of figures, and of other pictures in pixels."""
+DPI = 64
 
 
 def animate(
-    draw: Callable[[int, Path], "Mapping[str, Figure]"],
+    draw: Callable[[int], "Mapping[str, Figure]"],
     generations: Sequence[int],
     records: Sequence[PlainMapping],
     folder: Path,
 ) -> list[Path]:
-    """Write a GIF for every picture of what was found, with the fitness next to it.
+    """Write a GIF for every figure of what was found, with the fitness next to it.
 
     Args:
-        draw: draws a point, given its index: returns figures by the names of files, and writes
-            other pictures into a folder.
+        draw: returns the figures of a point, given its index, by the names of files.
         generations: generations done at each point, ascending.
         records: records of the generations, for the fitness.
-        folder: output directory; a film has the picture's name with the ending `.gif`.
+        folder: output directory; a film has the figure's name with the ending `.gif`.
 
     Returns:
-        the films; none if there are fewer than `FEWEST` points or no pictures.
+        the films; none if there are fewer than `FEWEST` points or no figures.
     """
     if (count := min(FRAMES, len(generations))) < FEWEST:
         return []
     points = np.linspace(0, len(generations) - 1, count).round().astype(int).tolist()
-    drawn, paths = [_drawn(draw, point) for point in points], list[Path]()
+    drawn, paths = [draw(point) for point in points], list[Path]()
     for name in drawn[0]:
-        pictures = _images([each[name] for each in drawn])
+        figures = [each[name] for each in drawn]
+        _share_limits(figures)
+        pictures = [_image(figure) for figure in figures]
         fitness = _fitness(records, [generations[at] for at in points], len(pictures[0]))
         frames = [np.hstack(pair) for pair in zip(pictures, fitness, strict=True)]
         paths.append(folder / f"{Path(name).stem}.gif")
@@ -68,27 +67,13 @@ def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 8.0) -
         first.save(file, "GIF", duration=round(1000 / fps), **options)
 
 
-def _drawn(draw: Callable[[int, Path], "Mapping[str, Figure]"], point: int) -> dict[str, Any]:
-    """Return the figures and images of a point, by the names of their files."""
-    with tempfile.TemporaryDirectory() as folder:
-        pictures: dict[str, Any] = dict(draw(point, Path(folder)))
-        for path in sorted(Path(folder).glob("*.png")):
-            with Image.open(path) as image:
-                size = round(image.width * HEIGHT / image.height), HEIGHT
-                pictures[path.name] = np.asarray(image.convert("RGB").resize(size))
-    return pictures
-
-
-def _images(pictures: Sequence[Any]) -> list[np.ndarray]:
-    """Return images; axes of figures get the same limits, so that only the curves move."""
-    if isinstance(pictures[0], np.ndarray):
-        return list(pictures)
-    for axes in zip(*(figure.axes for figure in pictures), strict=False):
+def _share_limits(figures: "Sequence[Figure]") -> None:
+    """Give the same axes of all figures the same limits, so that only the curves move."""
+    for axes in zip(*(figure.axes for figure in figures), strict=False):
         for name in ("xlim", "ylim"):
             low, high = np.transpose([getattr(each, f"get_{name}")() for each in axes])
             for each in axes:
                 each.set(**{name: (low.min(), high.max())})
-    return [_image(figure) for figure in pictures]
 
 
 def _fitness(

@@ -171,11 +171,12 @@ def write_run_report(
         captions: of figures by file name; these are the first, in this order.
         wide: names of figures that are as wide as the page, as films are.
     """
-    from metaevo.runs.quick import NOTE
     from metaevo.runs.run import is_quick
 
     saved = directory.read_config()
     if is_quick(saved["config"]):
+        from metaevo.runs.quick import NOTE
+
         conclusions = [Text("Quick look: too few seeds to conclude", [NOTE], "quick")]
     figures = {path.name: path for path in sorted(directory.figures.glob("*.[pg][ni][gf]"))}
     images = [

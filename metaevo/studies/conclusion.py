@@ -70,7 +70,7 @@ def conclude(study: Study, run: Run) -> None:
         from metaevo.reports import film
 
         film.animate(
-            lambda index, folder: study.draw_frame(past.at(index), folder),
+            lambda index: study.pictures(past.at(index)),
             past.generations.tolist(),
             generations,
             directory.figures,

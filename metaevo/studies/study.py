@@ -172,8 +172,7 @@ class Study:
         self, meta_params: MetaParams, figures: Path, records: Sequence[PlainMapping] = ()
     ) -> None:
         """Draw the result of evolution, and the problem's own metrics over the generations."""
-        figures.mkdir(parents=True, exist_ok=True)
-        drawn = self.draw_frame(meta_params, figures)
+        drawn = self.pictures(meta_params)
         if self._metrics and len(records):
             generation = read_column(records, "generation").astype(int)
             drawn[METRICS] = draw_panels(
@@ -183,20 +182,19 @@ class Study:
         for name, figure in drawn.items():
             save_figure(figure, figures / name)
 
-    def draw_frame(self, meta_params: MetaParams, folder: Path) -> "dict[str, Figure]":
+    def pictures(self, meta_params: MetaParams) -> "dict[str, Figure]":
         """Return the figures that the report animates over the generations, by file name.
 
-        Parts and problems draw pictures of their own into the folder, in at most a second. A
-        problem without them has its numbers as bars, at most `MOST_BARS`.
+        A problem without its own has its numbers as bars, at most `MOST_BARS`.
         """
         drawn: dict[str, Figure] = {}
         if isinstance(self.problem, LearnerProblem):
             for found in self._evolved(meta_params):
                 if picture := picture_of(found.part.slot):
                     drawn[picture.file] = draw_panels(picture.panels(found), **picture.layout)
-                found.part.draw(found, folder)
-        elif type(self.problem).draw is not MetaProblem.draw:
-            self.problem.draw(meta_params, folder)
+                drawn |= found.part.draw(found)
+        elif own := self.problem.draw(meta_params):
+            drawn |= own
         elif numbers := evolved_numbers(meta_params, MOST_BARS):
             from metaevo.reports.results import draw_numbers
 

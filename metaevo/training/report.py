@@ -92,11 +92,9 @@ def finish(
 def _row(name: str, scores: np.ndarray) -> PlainDict:
     """A row of evaluation.json; agents without a finished episode have no score."""
     known = scores[np.isfinite(scores)]
-    row = {"name": name, "scores": scores, "seeds": len(known)}
-    if not len(known):
-        return row | {"mean": None, "iqm": None, "interval": [None, None]}
-    found = summarise(known)
-    return row | {"mean": found.mean, "iqm": found.iqm, "interval": list(found.interval)}
+    found: PlainDict = {"mean": None, "iqm": None, "interval": [None, None]}
+    found |= summarise(known)._asdict() if len(known) else {}
+    return {"name": name, "scores": scores, "seeds": len(known), **found}
 
 
 def _play(

@@ -129,14 +129,12 @@ def draw(study: optuna.Study, directory: Path) -> None:
         if any(len(trial.intermediate_values) > 1 for trial in trials):
             drawn["rungs"] = visual.plot_intermediate_values(study)
         for name, axes in drawn.items():
-            shape = np.shape(axes)
-            first = np.ravel(np.asarray(axes, dtype=object))[0]
+            first, rows = np.ravel(np.asarray(axes, dtype=object))[0], len(np.atleast_2d(axes))
             figure = first.figure
             figure.suptitle("")  # a report has its own heading
-            if shape:
-                figure.set_layout_engine("constrained")
-            figure.set_size_inches(WIDTH, max(4.5, 2.4 * shape[0] if len(shape) > 1 else 0.0))
-            if first.get_legend() is not None and name == "rungs":
+            figure.set_layout_engine("constrained")
+            figure.set_size_inches(WIDTH, max(4.5, 2.4 * rows))
+            if name == "rungs" and first.get_legend() is not None:
                 first.get_legend().remove()  # one line per trial
             directory.mkdir(parents=True, exist_ok=True)
             with files.replacing(directory / f"{name}.png") as file:

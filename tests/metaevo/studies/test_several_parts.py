@@ -21,6 +21,7 @@ SCALED = '''"""Squared error times a number that is evolved."""
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+from matplotlib.figure import Figure
 
 from metaevo import Part
 
@@ -28,7 +29,7 @@ from metaevo import Part
 @dataclass(frozen=True)
 class Scaled(Part):
     slot = "value_loss"
-    captions = {"mine.txt": "not shown"}
+    captions = {"mine.png": "Its scale."}
     unit: float = 1.0
 
     def init(self, key):
@@ -37,8 +38,8 @@ class Scaled(Part):
     def apply(self, meta_params, context, prediction, target, old_prediction):
         return self.unit * jnp.exp(meta_params["scale"]) * (prediction - target) ** 2
 
-    def draw(self, found, figures):
-        (figures / "mine.txt").write_text(str(float(found.meta_params["scale"])))
+    def draw(self, found):
+        return {"mine.png": Figure(figsize=(1, 1), dpi=50)}
 
     def findings(self, found):
         return [f"It was scaled by {float(found.meta_params['scale'])}."]
@@ -90,12 +91,13 @@ def test_a_part_draws_and_describes_itself(folder):
     run = folder / "run"
     figures = {path.name for path in (run / "figures").iterdir()}
     of_run = {"fitness.png", "scores.png", "learning_curves.png"}
-    assert figures == of_run | {"policy_loss.png", "mine.txt", "loss.png"}
+    assert figures == of_run | {"policy_loss.png", "mine.png", "loss.png"}
     found, _ = load_tree(run / "meta_params.npz")
     assert set(found) == {"policy_loss", "value_loss"}
     scale = float(found["value_loss"]["scale"])
-    assert float((run / "figures" / "mine.txt").read_text()) == scale
-    assert f"It was scaled by {scale}." in (run / "report.html").read_text()
+    report = (run / "report.html").read_text()
+    assert f"It was scaled by {scale}." in report
+    assert "<figcaption>Its scale.</figcaption>" in report
 
 
 def test_the_parts_load_and_train(folder):
