@@ -8,7 +8,8 @@ A block stands between `<!-- begin generated: WHAT -->` and `<!-- end generated 
 - `api metaevo.Scores: verdict iqm`: signature and docstring of a function or class, of a class
   with the named members, and without a heading as `text NAME`;
 - `file examples/reinforce.py`: a program;
-- `kills`, `zoo`, `generality`: the killed runs, the entries of the zoo, the rows of the benchmark.
+- `kills`, `zoo`, `generality`, `discogen`: the killed runs, the entries of the zoo, the rows of
+  both benchmarks.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
 tests.faults.kills` and by docs/record.py.
@@ -42,7 +43,7 @@ def generated(what: str) -> str:
         return signatures.describe(name, members.split(), heading=kind == "api")
     if kind == "file":
         return f"```python\n{(DOCS.parent / argument).read_text(encoding='utf-8')}```"
-    if kind in ("kills", "zoo", "generality"):
+    if kind in ("kills", "zoo", "generality", "discogen"):
         return getattr(tables, kind)()
     raise ValueError(f"{what}: no such block; docs/pages.py has a list")
 

@@ -36,7 +36,7 @@ def of_run(path: Path) -> PlainDict:
         },
         "command": _command(about["command_line"]),
         "verdict": verdict.word,
-        "difference": estimate(verdict.difference, *verdict.interval, sign=True),
+        "difference": estimate((verdict.difference, verdict.interval), sign=True),
         "note": f"{judged.seeds} held-out seeds",
         "tables": [_plain(each) for each in _tables(path, saved["config"], scores)],
     }

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from experiments.discogen import cells
 from metaevo.commands.generality import table as rules_table
 from metaevo.config import dump_yaml
 from metaevo.config.documentation import describe, settings_of
@@ -15,7 +16,7 @@ from metaevo.judging.generality.measured import recorded
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
-SHARED = "purerl.parts.", "metaevo.evolution.", "metaevo.judging."
+SHARED = "purerl.parts.", "metaevo.evolution.", "metaevo.judging.", "metaevo.parts."
 """Where the bases of settings are whose fields are shown."""
 ZOO = ROOT / "metaevo" / "parts" / "zoo" / "entries"
 
@@ -71,6 +72,13 @@ def generality() -> str:
     """Return the rows of the benchmark of generality, the highest score first."""
     table = rules_table(recorded())
     return f"{markdown(table.columns, table.rows)}\n\n<small>{table.note}</small>"
+
+
+def discogen() -> str:
+    """Return the table of rules in DiscoGen's harness, by environment."""
+    found = [json.loads(path.read_text()) for path in sorted((RESULTS / "discogen").glob("*.json"))]
+    found.sort(key=lambda cell: cells.ENVIRONMENTS.index(cell["environment"]))
+    return cells.table(found)
 
 
 def zoo() -> str:

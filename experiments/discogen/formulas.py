@@ -38,10 +38,9 @@ def add(source: Source, part: Written, meta_params: Any) -> str:
     fill: Any = part.known.fill
     fill, fixed = getattr(fill, "func", fill), getattr(fill, "args", ())  # of functools.partial
     rule = source.need(sys.modules[fill.__module__], "Rule")
-    along = f"lambda view: lambda x, others: {function}(view(x, others))"
     evaluate = f"lambda _, inputs, number: {function}(inputs)"
     arguments = [source.function(each) if callable(each) else repr(each) for each in fixed]
-    arguments.append(f"{rule}({names}, {evaluate}, {along}, {part.gives!r})")
+    arguments.append(f"{rule}({names}, {evaluate}, {part.gives!r})")
     return f"{source.function(fill)}({', '.join(arguments)})"
 
 

@@ -38,6 +38,5 @@ def main(argv: list[str]) -> int:
 
     # Before the output directory is made, so that a wrong name leaves no empty one.
     result = compare_runs(runs, **options)
-    path = page.save(result, RunDirectory.create(folder, "comparisons").path)
-    print(f"{page.terminal(result)}\n\npage: {path}")
+    page.save(result, RunDirectory.create(folder, "comparisons").path)
     return 0

@@ -223,7 +223,6 @@ def judge(
         judged = study.compare(learned, run.path, check_stop=check_stop, only_unseen=only_unseen)
         source = run_dir if isinstance(study.problem, LearnerProblem) else None
         write_report(study, run, Result(meta_params, source, dict(judged)))
-        print(f"report: {run.report_path}")
 
     return judge_in(run, settings, {}, work)
 

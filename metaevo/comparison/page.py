@@ -1,13 +1,16 @@
 """The table of a comparison, and one page with the table and figures."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from metaevo.comparison.analysis import RunComparison
 from metaevo.config import files
-from metaevo.reports import page as report
 from metaevo.reports import plots
-from metaevo.reports.page import MISSING, Table, counted, estimate
+from metaevo.reports.page import Image, Section, Table, Text, counted, estimate, write_report
 from metaevo.statistics import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _NOTE = (
     "IQM: mean of the middle half of the seeds. Intervals: 95%, stratified bootstrap. Difference: "
@@ -36,55 +39,37 @@ def table(result: RunComparison) -> Table:
 def _cell(name: str, value: object) -> object:
     if isinstance(value, Estimate):
         decimals = 2 if name == "probability_of_improvement" else None
-        return estimate(value.value, *value.interval, sign=name == "difference", decimals=decimals)
-    if value is None:
-        return MISSING
+        return estimate(value, sign=name == "difference", decimals=decimals)
     if name == "p" and isinstance(value, float):
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     return value
 
 
-def terminal(result: RunComparison) -> str:
-    """Return the table and the notes as text, without control characters."""
-    parts = [table(result).text(), "\n".join(f"note: {note}" for note in result.notes)]
-    text = "\n\n".join(part for part in parts if part)
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
-def draw_curves(result: RunComparison, path: Path) -> Path:
+def draw_curves(result: RunComparison) -> "Figure":
     """Draw the mean curve of every group on each task, with its 95% interval."""
     ylabel = result.metric.replace("_", " ")
     panels = [
         plots.Panel(result.curves_on(task), result.axis, ylabel, task) for task in result.tasks
     ]
-    return plots.plot_panels(panels, path, columns=min(2, len(panels)), height=3.6)
+    return plots.draw_panels(panels, columns=min(2, len(panels)), height=3.6)
 
 
-def draw_scores(result: RunComparison, path: Path) -> Path:
+def draw_scores(result: RunComparison) -> "Figure":
     """Draw the score of every group, and its difference from the baseline, with intervals."""
     rows = result.rows()
-    names = ["iqm", "difference"][: 1 + any(row["difference"] for row in rows)]
-    styles = plots.line_styles(row["group"] for row in rows)
-    figure = plots.new_figure(1.2 + 0.35 * len(rows), plots.WIDTH * len(names))
-    every = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-    for axes, name in zip(every, names, strict=True):
-        for at, row in enumerate(rows):
-            if row[name] is not None:
-                value, ends = row[name]
-                color = styles[row["group"]]["color"]
-                axes.plot(ends, [at, at], color=color, linewidth=3, solid_capstyle="round")
-                axes.plot(value, at, "o", color=color, markersize=8)
-        label = "score" if name == "iqm" else f"difference from {result.baseline}"
-        plots.style_axes(axes, label, "", grid="x").margins(x=0.05)
+    labels = {"iqm": "score", "difference": f"difference from {result.baseline}"}
+    shown = [name for name in labels if any(row[name] for row in rows)]
+    figure = plots.new_figure(1.2 + 0.35 * len(rows), plots.WIDTH * len(shown))
+    every = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
+    for axes, name in zip(every, shown, strict=True):
+        plots.draw_intervals(axes, {row["group"]: row[name] for row in rows}, labels[name])
         if name == "difference":
             axes.axvline(0, color=plots.GREY, linestyle="dotted")
-    every[0].set_yticks(range(len(rows)), [plots.plain_text(row["group"]) for row in rows])
-    every[0].set_ylim(len(rows) - 0.4, -0.6)
-    return plots.save_figure(figure, path)
+    return figure
 
 
 def save(result: RunComparison, folder: Path) -> Path:
-    """Write the page, one file that embeds the figures beside it; return its path.
+    """Write the page, one file that embeds the figures, and print its text; return its path.
 
     Raises:
         ConfigError: if a file cannot be written.
@@ -92,14 +77,14 @@ def save(result: RunComparison, folder: Path) -> Path:
     path = folder / "index.html"
     seeds = counted(sum(len(each.curves) for each in result.groups), "seed")
     subtitle = f"{counted(len(result.groups), 'group')}, {seeds}"
+    sections: list[Section] = [table(result)]
     try:
-        sections: list[report.Section] = [table(result)]
         if result.axis:
-            sections.append(report.Image("Curves", draw_curves(result, folder / "curves.png")))
-        scores = draw_scores(result, folder / "scores.png")
-        sections.append(report.Image("Groups", scores, wide=True))
-        if result.notes:
-            sections.append(report.Text("Notes", result.notes))
-        return report.write_report(path, "Comparison of runs", subtitle, sections)
+            curves = plots.save_figure(draw_curves(result), folder / "curves.png")
+            sections.append(Image("Curves", curves))
+        scores = plots.save_figure(draw_scores(result), folder / "scores.png")
+        sections.append(Image("Groups", scores, kind="wide"))
+        sections += [Text("", [f"Note: {note}."]) for note in result.notes]
+        return write_report(path, "Comparison of runs", subtitle, sections, show=True)
     except OSError as error:
         raise files.unusable(path, error) from None

@@ -129,7 +129,6 @@ def distill(
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
         page.write_report(directory.report_path, title, subtitle, sections, show=True)
-        print(f"report: {directory.report_path}")
 
     resolved = {"distill": {"evaluations": evaluations, "formulas": formulas}}
     return judge_in(directory, settings, resolved, work)
@@ -193,6 +192,6 @@ def _table(formulas: list[Fitted], scores: Scores | None, note: str) -> page.Tab
         row: list[object] = [each.length, each.error, each.text]
         if scores is not None:
             change, verdict = scores.difference(each.name, LEARNED), scores.verdict(each.name)
-            row[2:2] = [estimate(change.value, *change.interval, sign=True), verdict.word]
+            row[2:2] = [estimate(change, sign=True), verdict.word]
         rows.append(row)
     return page.Table("Formulas", columns, rows, note=note)

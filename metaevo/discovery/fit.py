@@ -7,6 +7,7 @@ The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-I
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from metaevo.config import ConfigError
@@ -52,7 +53,7 @@ class Fitted(NamedTuple):
     @property
     def text(self) -> str:
         """The formula with numbers in the place of its constants."""
-        return self.part.written(self.part.constants)
+        return self.part.text(self.part.init(jax.random.key(0)))
 
 
 def mattering(slot: str, observed: Observed, seed: int) -> dict[str, np.ndarray]:

@@ -16,7 +16,8 @@ import numpy as np
 import optax
 from annotated_types import Gt, Interval
 
-from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value
+from metaevo.config import ConfigError, PlainDict, failure, is_name, of_value, show
+from metaevo.config.references import Kind, resolve
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
@@ -34,6 +35,15 @@ OWN = {
     LOW_RANK: "metaevo.evolution.low_rank:LowRankES",
 }
 """Classes of the algorithms that are not of evosax, imported when they are used."""
+
+
+def _no_strategy(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Strategy):
+        return ""
+    return "must be a class that derives from metaevo.Strategy"
+
+
+STRATEGY = Kind("strategy.algorithm", "class that derives from metaevo.Strategy", _no_strategy, OWN)
 OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
@@ -174,9 +184,14 @@ class StrategyConfig(Strategy):
         name = self.algorithm
         if name not in OWN and not is_name(name):
             return self
-        from metaevo.evolution.algorithms import construct
-
-        return construct(self, OWN.get(name))
+        kind = resolve(STRATEGY, name)
+        own, known = ({each.name for each in dataclasses.fields(each)} for each in (kind, self))
+        _check_settings(kind.__name__, self.settings, own)
+        try:
+            return kind(**{key: getattr(self, key) for key in own & known} | self.settings)
+        except Exception as error:
+            what = f"{STRATEGY.key} = {show(name)}: cannot be made with its settings"
+            raise failure(what, error) from error
 
 
 class OpenES(StrategyConfig):
@@ -233,14 +248,18 @@ def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
 
     values = {key: getattr(params, key) for key in params.__dataclass_fields__}
     scalars = {key for key, value in values.items() if jnp.ndim(value) == 0}
-    if unknown := sorted(config.settings.keys() - constructor - scalars):
-        allowed = ", ".join(sorted(constructor | scalars)) or "none"
-        raise ConfigError(
-            f"strategy.settings: {name} has no setting {unknown[0]!r}; allowed: {allowed}"
-        )
+    _check_settings(name, config.settings, constructor | scalars)
     overrides: PlainDict = {"std_init": config.sigma} if "std_init" in scalars else {}
     overrides |= {key: config.settings[key] for key in config.settings.keys() - constructor}
     return algorithm, params.replace(**overrides)
+
+
+def _check_settings(name: str, given: PlainDict, known: set[str]) -> None:
+    if unknown := sorted(given.keys() - known):
+        allowed = ", ".join(sorted(known)) or "none"
+        raise ConfigError(
+            f"strategy.settings: {name} has no setting {unknown[0]!r}; allowed: {allowed}"
+        )
 
 
 def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:

@@ -86,6 +86,19 @@ def operands(codes: jax.Array) -> jax.Array:
     return jnp.where(jnp.arange(MAX_OPERANDS) < arities(codes)[:, None], last, 0)
 
 
+def height(codes: jax.Array) -> jax.Array:
+    """Return the number of levels of a valid program's tree, []."""
+    places, arity = operands(codes), arities(codes)
+    used = jnp.arange(MAX_OPERANDS) < arity[:, None]
+
+    def add(place, heights):
+        below = jnp.max(jnp.where(used[place], heights[places[place]], 0))
+        return heights.at[place].set(1 + below)
+
+    heights = jax.lax.fori_loop(0, len(codes), add, jnp.zeros(len(codes), jnp.int32))
+    return heights[jnp.maximum(length(codes) - 1, 0)]
+
+
 def is_valid(codes: jax.Array, inputs: int) -> jax.Array:
     """Return whether codes are one program with at most that many inputs, [] bool."""
     size, level = length(codes), depths(codes)

@@ -1,17 +1,4 @@
-"""`Strategy`, the base class of algorithms that propose candidates.
-
-Example: keep the best of random candidates around the best so far.
-
-    class RandomSearch(metaevo.Strategy):
-        sigma: float = 0.1
-
-        def init(self, key, init_solution): ...
-        def ask(self, key, state): ...
-        def tell(self, key, population, evaluation, state): ...
-        def best(self, state): ...
-
-examples/random_search.py is complete.
-"""
+"""`Strategy`, base class of algorithms that propose candidates; see examples/random_search.py."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Gt
 
-from metaevo.config import ConfigError, PlainDict, from_dict, show, to_dict
+from metaevo.config import ConfigError, PlainDict, failure, from_dict, show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, check_meta_params
@@ -249,10 +236,8 @@ def check_strategy(strategy: Strategy, problem: MetaProblem, generations: int) -
     except ConfigError:
         raise
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(
-            f"strategy: {kind.__name__}.{method} raises {reason}, with {to_dict(strategy)}"
-        ) from error
+        where = f"strategy: {kind.__name__}.{method} raises, with {to_dict(strategy)}"
+        raise failure(where, error) from error
     for name in ("ask", "tell", "best"):
         found, wanted = (
             jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", each)

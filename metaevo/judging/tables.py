@@ -1,13 +1,15 @@
 """Tables, verdicts and figures of a judgement, for a report and for the terminal."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from metaevo.judging.verdicts import Verdict
 from metaevo.reports import plots
 from metaevo.reports.page import Table, Text, counted, estimate
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from metaevo.judging.scores import Scores
 
 NOT_WORSE = 0.1
@@ -68,7 +70,7 @@ def contenders(
         cells: list[object] = [name, *scores.iqm(name, task)]
         if best is not None:
             change = scores.difference(name, best, task)
-            shown = estimate(change.value, *change.interval, sign=True)
+            shown = estimate(change, sign=True)
             cells.append("" if name == best else shown)
         if scores.tried > 1:
             cells.append(float(scores.expected(name, task).half))
@@ -81,7 +83,7 @@ def contenders(
         + ". The intervals carry the luck of tuning and of seeds."
     )
     if not isinstance(found, str):
-        numbers = estimate(found.difference, *found.interval, sign=True)
+        numbers = estimate((found.difference, found.interval), sign=True)
         note += f" The verdict's, {numbers}, holds against every baseline."
     return Table(heading, columns, rows, note=note, highlight=[0])
 
@@ -91,15 +93,13 @@ def by_task(scores: "Scores", heading: str, *, is_unseen: bool) -> Table:
     names, rows = names_of(scores), []
     is_pooled = len(scores.tasks) > 1 and bool(scores.pooled)
     for task in (*scores.tasks, *[None] * is_pooled):
-        cells = [task or ("all" if scores.scale is None else "all, scaled")]
-        for name in names:
-            score = scores.iqm(name, task)
-            cells.append(estimate(score.value, *score.interval))
+        where = task or ("all" if scores.scale is None else "all, scaled")
+        cells = [where, *(estimate(scores.iqm(name, task)) for name in names)]
         judged = verdict_of(scores, task, is_unseen=is_unseen)
         if isinstance(judged, str):
             cells.append(judged)
         else:
-            difference = estimate(judged.difference, *judged.interval, sign=True)
+            difference = estimate((judged.difference, judged.interval), sign=True)
             cells.append(f"{judged.label}: {difference} against {judged.baseline}")
         rows.append(cells)
     note = "Interquartile mean, with its 95% interval."
@@ -139,33 +139,27 @@ def plot_scores(scores: "Scores", path: Path, task: str | None) -> Path:
     names, label = scores.contenders, "score"
     if scores.scale is not None and task is None:
         label = "scaled score"
-    styles = plots.line_styles(names)
     heights = [0.9 + 0.35 * len(names), *[2.8] * bool(scores.tried)]
     figure = plots.new_figure(sum(heights))
     above, *below = figure.subplots(len(heights), height_ratios=heights, squeeze=False)[:, 0]
-    for at, name in enumerate(names):
-        value, (low, high) = scores.iqm(name, task)
-        color = styles[name]["color"]
-        above.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
-        above.plot(value, at, "o", color=color, markersize=8)
-        place = above.get_yaxis_transform()
-        text = estimate(value, low, high)
-        above.text(1.03, at, text, va="center", fontsize=9.5, color=plots.INK, transform=place)
-    above.set_yticks(range(len(names)), [plots.plain_text(name) for name in names])
-    above.set_ylim(len(names) - 0.4, -0.6)
-    plots.style_axes(above, label, "", grid="x").margins(x=0.05)
+    estimates = {name: scores.iqm(name, task) for name in names}
+    plots.draw_intervals(above, estimates, label)
+    for at, found in enumerate(estimates.values()):
+        look: Any = {"va": "center", "fontsize": 9.5, "transform": above.get_yaxis_transform()}
+        above.text(1.03, at, estimate(found), color=plots.INK, **look)
     for axes in below:
+        curves = {}
         for name in names:
             settings, expected = scores.expected(name, task)
             start = min(1, len(settings) - 1)  # the untuned setting may be far below
-            style = {"marker": "o", "markersize": 3, "label": name, **styles[name]}
-            axes.plot(settings[start:], expected[start:], **style)
-        plots.style_axes(axes, "settings tried", f"expected {label}")
-    plots.add_legend(figure, *below)
+            curves[name] = settings[start:], expected[start:]
+        panel = plots.Panel(curves, "settings tried", f"expected {label}")
+        plots.draw_panel(axes, panel, plots.line_styles(names))
+    plots.add_legend(figure)
     return plots.save_figure(figure, path)
 
 
-def plot_curves(scores: "Scores", path: Path) -> Path:
+def draw_curves(scores: "Scores") -> "Figure":
     """Draw the learning curves of the winners: mean returns against environment steps, by task."""
     assert scores.curves is not None
     assert scores.steps is not None
@@ -177,4 +171,4 @@ def plot_curves(scores: "Scores", path: Path) -> Path:
         }
         title = task if len(scores.tasks) > 1 else ""
         panels.append(plots.Panel(curves, "environment steps", "mean return", title))
-    return plots.plot_panels(panels, path, columns=min(2, len(panels)), height=3.2)
+    return plots.draw_panels(panels, columns=min(2, len(panels)), height=3.2)

@@ -11,9 +11,7 @@ Evolution changes the constants in units of their initial values (of 1 if the in
 so a step of 0.1 is a tenth of each.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,9 +33,6 @@ class Formula(Written):
         ValueError: if it is not a formula, or its constants do not match the names that it uses.
     """
 
-    slot: str = "value_loss"  # type: ignore[misc]
-    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
-    learner of your own that is a function of scalars"""
     expression: str = "error**2 / 2 + c0 * error"
     """value_loss: of prediction, target, old_prediction, error (prediction - target), change
     (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage, length;
@@ -47,19 +42,13 @@ class Formula(Written):
     delta_8, length; other slots: of the scalar arguments, length; all: of progress"""
     constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
     """names of evolved constants, with their initial values"""
-    gives: Literal["value", "slope"] = "value"
-    """whether a loss's formula is the loss or its derivative by its first argument"""
     hyperparam: str = "learning_rate"
     """schedule: the hyperparameter that is multiplied by the formula"""
     also: dict[str, str] = field(default_factory=dict)
     """schedule: more hyperparams, with the formulas that they are multiplied by"""
-    arguments: tuple[str, ...] = ()
-    """scalar arguments of a slot of your own; by default those of the learner's slot"""
 
-    def __post_init__(self) -> None:
-        """Check what no single field can."""
-        if self.language is None:  # until it is in a learner's slot
-            return
+    def check(self) -> None:
+        """Check the formulas."""
         names = frozenset().union(*(each.names for each in self.factors.values()))
         if unused := set(self.constants) - names:
             raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")
@@ -67,7 +56,6 @@ class Formula(Written):
             raise ValueError(f"also: must be left out in the slot {self.slot}")
         if self.hyperparam in self.also:
             raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
-        self.check_gives()
 
     @classmethod
     def for_slot(cls, slot: str) -> "Formula":
@@ -100,10 +88,7 @@ class Formula(Written):
 
     def text(self, meta_params: PlainMapping) -> str:
         """Return the formula with numbers in the place of its constants."""
-        return self.written(self.numbers(meta_params))
-
-    def written(self, numbers: Mapping[str, float]) -> str:
-        """Return the formula with these numbers; of several, each behind its hyperparam."""
+        numbers = self.numbers(meta_params)
         return joined({name: each.text(numbers) for name, each in self.factors.items()})
 
     def init(self, key: jax.Array) -> PyTree:
@@ -116,14 +101,11 @@ class Formula(Written):
         """The formulas as functions of named inputs."""
         expressions, units = list(self.factors.values()), self.units
 
-        def evaluate(meta_params, inputs, number=0):
+        def evaluate(meta_params, inputs, number):
             constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
             return expressions[number].evaluate(inputs | constants)
 
-        def along(view):
-            return lambda x, others: evaluate(others["meta_params"], view(x, others))
-
-        return Rule(expressions[0].names, evaluate, along, self.gives, tuple(self.factors))
+        return Rule(expressions[0].names, evaluate, self.gives, tuple(self.factors))
 
 
 HAND_WRITTEN: dict[str, dict[str, Formula]] = {

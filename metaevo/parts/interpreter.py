@@ -1,7 +1,6 @@
 """Evaluate programs, which are data: one compiled training serves all programs.
 
     value = evaluate(operations, (codes, constants), inputs)
-    loss = differentiable(operations, program_of, inputs_of)        # (x, others) -> number
 
 A program (`metaevo.evolution.postfix`) first becomes a table of rows, one for each operation, with
 the places of its operands among the inputs and the results of earlier rows. The table depends
@@ -9,8 +8,8 @@ on the program only, so XLA computes it before the loops of a training. A row th
 computation of every operation in the language and a choice among them, since under `jax.vmap` other
 agents have other operations there. The loop ends after the longest program of a batch.
 
-The slope of a loss is carried along with its value (forward mode), so nothing is stored for a pass
-backwards.
+The derivative by the inputs is carried along with the value (forward mode), so nothing is stored
+for a pass backwards.
 
 Results and derivatives are finite: divisors are at least SMALL in size, sqrt and log1p take their
 argument from where they are defined, and everything is limited to +-LIMIT.
@@ -206,11 +205,21 @@ def _run(
     return value, operand(slopes, result[0], jnp.zeros_like(result[1]))
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def evaluate(
     operations: tuple[str, ...], program: Program, inputs: Sequence[jax.Array]
 ) -> jax.Array:
-    """Return a program's value at inputs, which are broadcast to one shape."""
+    """Return a program's value at inputs, which are broadcast to one shape.
+
+    Its derivative by the inputs is carried along with the value (forward mode only).
+    """
     return _both(operations, program, inputs, ())[0]
+
+
+@evaluate.defjvp
+def _(operations, primals, tangents):
+    program, inputs = primals
+    return _both(operations, program, inputs, tangents[1])
 
 
 def _both(
@@ -229,30 +238,3 @@ def _both(
     run = _interpreter(operations, bool(slopes))
     value, slope = run(codes[None], constants[None], flat(inputs), flat(slopes))
     return value.reshape(shape), slope.reshape(shape)
-
-
-def differentiable(
-    operations: tuple[str, ...],
-    program_of: Callable[[Any], Program],
-    inputs_of: Callable[[jax.Array, Any], Sequence[jax.Array]],
-) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return `(x, others) -> number`, which can be differentiated once, by x only.
-
-    Args:
-        operations: that programs may have.
-        program_of: returns the program, from others.
-        inputs_of: returns the program's inputs, from x and others.
-    """
-
-    @jax.custom_jvp
-    def value(x, others):
-        return evaluate(operations, program_of(others), inputs_of(x, others))
-
-    @value.defjvp
-    def derivative(primals, tangents):
-        x, others = primals
-        inputs, slopes = jax.jvp(lambda x: inputs_of(x, others), (x,), (jnp.ones_like(x),))
-        found, slope = _both(operations, program_of(others), inputs, slopes)
-        return found, slope * tangents[0]
-
-    return value

@@ -10,9 +10,9 @@ of a step, the value of another function of scalars.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,13 +45,12 @@ class Rule(NamedTuple):
     """inputs that it looks at"""
     evaluate: Callable[[MetaParams, Mapping[str, Any], int], jax.Array]
     """`(meta_params, inputs, number) -> value`; number counts the hyperparams of a schedule"""
-    along: Callable[[View], Callable[[jax.Array, dict[str, Any]], jax.Array]]
-    """from a view to `(x, others) -> number`, which can be differentiated by x; others has the
-    other arguments and "meta_params" """
     gives: str = "value"
     """whether it is a loss, or the derivative of a loss (slope)"""
     hyperparams: tuple[str, ...] = ()
     """of a schedule"""
+    forward: bool = False
+    """whether it can be differentiated in forward mode only"""
 
 
 class Language(NamedTuple):
@@ -107,7 +106,7 @@ def is_same(first: jax.Array, second: jax.Array) -> jax.Array:
 
 def of_scalars(arguments: tuple[str, ...], view: View, start: str, rule: Rule) -> Function:
     """Return a function of scalars; one that is given by its slope is zero at an argument, or 0."""
-    along = rule.along(view)
+    value = differentiable(rule, view)
 
     def function(meta_params, context, x, *rest):
         others = dict(zip(arguments[1:], rest, strict=True)) | {"meta_params": meta_params}
@@ -116,11 +115,33 @@ def of_scalars(arguments: tuple[str, ...], view: View, start: str, rule: Rule) -
         if "length" in rule.names:
             others["length"] = length(context)
         if rule.gives == "value":
-            return along(x, others)
+            return value(x, others)
         begin = others[start] if start else 0.0
-        return integral(along)(x, jnp.asarray(begin, jnp.float32), others)
+        return integral(value)(x, jnp.asarray(begin, jnp.float32), others)
 
     return function
+
+
+def differentiable(rule: Rule, view: View) -> Callable[[jax.Array, dict[str, Any]], jax.Array]:
+    """Return `(x, others) -> number`, which can be differentiated by x.
+
+    `others` has the other arguments and "meta_params".
+    """
+
+    def value(x, others):
+        return rule.evaluate(others["meta_params"], view(x, others), 0)
+
+    if not rule.forward:
+        return value
+    by_x = jax.custom_jvp(value)
+
+    @by_x.defjvp
+    def derivative(primals, tangents):
+        x, others = primals
+        found, slope = jax.jvp(lambda x: value(x, others), (x,), (jnp.ones_like(x),))
+        return found, slope * tangents[0]
+
+    return by_x
 
 
 NODES, WEIGHTS = (each.astype(np.float32) for each in np.polynomial.legendre.leggauss(16))
@@ -305,12 +326,28 @@ ratio: of the new and the old probability; the inputs of an optimizer: `optimize
 of targets: `purerl.parts.step_targets.backwards`."""
 
 
+@dataclass(frozen=True)
 class Written(Part):
     """Base of a formula and of programs: rules in a slot, which is one of their settings."""
 
-    slot: str  # type: ignore[misc]
-    gives: str
-    arguments: tuple[str, ...]
+    slot: str = "value_loss"  # type: ignore[misc]
+    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
+    learner of your own that is a function of scalars"""
+    gives: Literal["value", "slope"] = field(default="value", kw_only=True)
+    """whether it is the loss or the derivative of the loss by its first argument"""
+    arguments: tuple[str, ...] = field(default=(), kw_only=True)
+    """scalar arguments of a slot of your own; by default those of the learner's slot"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can, when the slot's inputs are known."""
+        if self.language is None:  # until it is in a learner's slot
+            return
+        if self.gives == "slope" and not self.language.arguments:
+            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
+        self.check()
+
+    def check(self) -> None:
+        """Raise `ValueError` for settings that do not fit the slot's inputs."""
 
     @property
     def rule(self) -> Rule:
@@ -336,17 +373,12 @@ class Written(Part):
             raise ValueError(f"slot = {show(self.slot)}: takes no formula, or has no learner yet")
         return language
 
-    def check_gives(self) -> None:
-        """Raise `ValueError` if the slot has no slope."""
-        if self.gives == "slope" and not self.known.arguments:
-            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
-
     def in_slot(self, slot: Slot) -> Self:
         """Return the part with the slot's scalar arguments."""
         known = LANGUAGES.get(slot.name)
         if slot.inputs == (known.arguments if known else ()):
             return self
-        return replace(self, arguments=slot.inputs)  # type: ignore[call-arg]
+        return replace(self, arguments=slot.inputs)
 
     def apply(self, meta_params: MetaParams, context: Context, *arguments: Any) -> Any:
         """Apply the slot's function."""

@@ -18,7 +18,7 @@ import numpy as np
 from annotated_types import Interval
 
 from metaevo.config import PlainMapping, show
-from metaevo.evolution import growth, postfix
+from metaevo.evolution import postfix, variation
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, StrategyConfig
 from metaevo.evolution.postfix import Programs
 from metaevo.parts import formula, interpreter, languages
@@ -30,7 +30,7 @@ Operation = Literal[
     "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate", "abs",
     "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
 ]  # fmt: skip
-_height = jax.jit(growth.height)
+_height = jax.jit(postfix.height)
 
 
 class Strategy(StrategyConfig):
@@ -49,11 +49,6 @@ class Program(Written):
     """
 
     strategy: ClassVar[type[StrategyConfig]] = Strategy
-    slot: str = "value_loss"  # type: ignore[misc]
-    """that it fills: value_loss, policy_loss, make_optimizer, schedule, targets, or one of a
-    learner of your own that is a function of scalars"""
-    gives: Literal["value", "slope"] = "value"
-    """whether a program is the loss or its derivative by its first argument"""
     inputs: tuple[str, ...] = ()
     """inputs of the slot that programs may use, named as in formulas; by default all"""
     operations: tuple[Operation, ...] = (
@@ -70,14 +65,10 @@ class Program(Written):
     these, and the others are random, as all are without it"""
     hyperparams: tuple[str, ...] = ("learning_rate",)
     """schedule: the hyperparameters that are multiplied, each by a program of its own"""
-    arguments: tuple[str, ...] = ()
-    """scalar arguments of a slot of your own; by default those of the learner's slot"""
 
-    def __post_init__(self) -> None:
-        """Check what no single field can."""
-        if self.language is None:  # until it is in a learner's slot
-            return
-        known = self.language.names
+    def check(self) -> None:
+        """Check the inputs, and that programs in `start` can be read."""
+        known = self.known.names
         for name in self.inputs:
             if name not in known:
                 raise ValueError(f"inputs: {show(name)} must be one of {', '.join(known)}")
@@ -86,7 +77,6 @@ class Program(Written):
                 raise ValueError(f"{key}: must name each once")
         if not self.hyperparams:
             raise ValueError("hyperparams: must name at least one")
-        self.check_gives()
         for expression in self.start:
             self.compiled(expression)
 
@@ -151,7 +141,7 @@ class Program(Written):
 
         def init_one(key):
             draw_key, choice_key, half_key = jax.random.split(key, 3)
-            drawn = growth.random_program(
+            drawn = variation.random_program(
                 draw_key, self.operations, len(self.names), self.length, self.depth
             )
             if not starts:
@@ -169,23 +159,12 @@ class Program(Written):
     def rule(self) -> Rule:
         """The programs as functions of named inputs."""
 
-        def program_of(meta_params, number=0):
-            return meta_params["codes"][number], meta_params["constants"][number]
-
         def evaluate(meta_params, inputs, number):
-            values = [inputs[name] for name in self.names]
-            return interpreter.evaluate(self.operations, program_of(meta_params, number), values)
+            program = meta_params["codes"][number], meta_params["constants"][number]
+            values = [jnp.float32(inputs[name]) for name in self.names]
+            return interpreter.evaluate(self.operations, program, values)
 
-        def along(view):
-            def inputs_of(x, others):
-                inputs = view(x, others)
-                return [jnp.float32(inputs[name]) for name in self.names]
-
-            return interpreter.differentiable(
-                self.operations, lambda others: program_of(others["meta_params"]), inputs_of
-            )
-
-        return Rule(frozenset(self.names), evaluate, along, self.gives, self.hyperparams)
+        return Rule(frozenset(self.names), evaluate, self.gives, self.hyperparams, forward=True)
 
     def fingerprint(self, meta_params: PlainMapping) -> jax.Array:
         """Return the outputs of programs on the batch of their slot, [programs * POINTS]."""

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metaevo.config import PlainMapping, files, flatten
+
+if TYPE_CHECKING:
+    from metaevo.runs.run_directory import RunDirectory
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 MISSING = "-"
@@ -25,7 +28,6 @@ DIGITS = 4
 """Significant digits of the largest number of a column, which has at most as many decimals."""
 _UNLIMITED = 10_000
 """Columns of text that is not in a terminal."""
-_KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif"}
 _NUMBER = re.compile(r"[\[(]?\s*[+\-\N{MINUS SIGN}]?\.?\d|[+-]?(nan|inf)\b", re.IGNORECASE)
 
 
@@ -35,13 +37,8 @@ class Text:
 
     heading: str
     paragraphs: Sequence[str]
-    box: str = ""
+    kind: str = ""
     """better, worse, undecided or quick"""
-
-    @property
-    def kind(self) -> str:
-        """Class in the style sheet."""
-        return f"box {self.box}" if self.box else ""
 
     def text(self) -> str:
         """The paragraphs for the terminal."""
@@ -51,11 +48,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns of numbers are aligned to the right.
-
-    Raises:
-        ValueError: if a row does not have one cell for each column.
-    """
+    """A table; columns of numbers are aligned to the right."""
 
     heading: str
     columns: Sequence[str]
@@ -66,11 +59,6 @@ class Table:
     folded: bool = False
     """shown when its heading is clicked, and not in the terminal"""
     kind = ""
-
-    def __post_init__(self) -> None:
-        for at, row in enumerate(self.rows):
-            if len(row) != len(self.columns):
-                raise ValueError(f"row {at} has {len(row)} cells for {len(self.columns)} columns")
 
     @cached_property
     def texts(self) -> list[tuple[str, ...]]:
@@ -94,9 +82,9 @@ class Table:
         for i, (name, numeric) in enumerate(zip(self.columns, self.numeric, strict=True)):
             texts = [row[i] for row in self.texts]
             # Neither an interval nor a word is broken.
-            parts = texts if numeric else [word for text in texts for word in text.split()]
-            width, side = max(map(len, parts), default=0), "right" if numeric else "left"
-            table.add_column(_printable(name), justify=side, min_width=width)  # type: ignore[arg-type]
+            width = max(map(len, texts if numeric else " ".join(texts).split()), default=0)
+            side: Any = "right" if numeric else "left"
+            table.add_column(_printable(name), justify=side, min_width=width)
         for i, row in enumerate(self.texts):
             table.add_row(">" if i in self.highlight else "", *map(_printable, row))
         notes = [_printed(_printable(self.note))] if self.note else []
@@ -110,57 +98,23 @@ class Image:
     heading: str
     path: str | Path
     caption: str = ""
-    wide: bool = False
-    """not next to another one"""
-
-    @property
-    def kind(self) -> str:
-        """Class in the style sheet."""
-        return "wide" if self.wide else "half"
+    kind: str = "half"
+    """half of the page, next to another one, or wide"""
 
     @property
     def source(self) -> str:
-        """The file as a data URI; ValueError if it is neither format, or cannot be read."""
-        data = files.read(Path(self.path))
-        for magic, kind in _KINDS.items():
-            if data.startswith(magic):
-                return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-        raise ValueError(f"{self.path} is not a PNG or GIF file")
+        """The file as a data URI; `ConfigError` if it cannot be read."""
+        path = Path(self.path)
+        return f"data:image/{path.suffix[1:]};base64,{base64.b64encode(files.read(path)).decode()}"
 
 
 Section = Text | Table | Image
-
-
-def about(saved: PlainMapping) -> list[Table]:
-    """Return the settings and the environment in a run's config.yaml, folded."""
-    environment = {**saved["resolved"], **saved["environment"]}
-    return [folded("Settings", saved["config"]), folded("Environment", environment)]
 
 
 def folded(heading: str, mapping: PlainMapping) -> Table:
     """Return a mapping such as a config as a folded table; nested mappings get dotted keys."""
     rows = [[key, str(value)] for key, value in flatten(dict(mapping)).items()]
     return Table(heading, ["", ""], rows, folded=True)
-
-
-def images(folder: Path, captions: Mapping[str, str], *, wide: Collection[str] = ()) -> list[Image]:
-    """Return the figures in a folder, those with a caption first and in their order.
-
-    Films and those with a name in `wide` are as wide as the page.
-    """
-    paths = {
-        path.name: path for kind in ("png", "gif") for path in sorted(folder.glob(f"*.{kind}"))
-    }
-    return [
-        Image(
-            paths[name].stem.replace("_", " ").capitalize(),
-            paths[name],
-            captions.get(name, ""),
-            wide=name in wide or name.endswith(".gif"),
-        )
-        for name in dict.fromkeys([*captions, *paths])
-        if name in paths
-    ]
 
 
 def write_report(
@@ -173,10 +127,10 @@ def write_report(
         title: title.
         subtitle: a line below it.
         sections: of the page.
-        show: print texts and tables that are not folded, those in a box last.
+        show: print texts and tables that are not folded, those in a box last, and the path.
 
     Raises:
-        ValueError: an image is not a PNG or GIF file, or cannot be read.
+        ConfigError: an image cannot be read.
         OSError: the report cannot be written.
     """
     import jinja2
@@ -193,8 +147,51 @@ def write_report(
         for section in sorted(shown, key=lambda each: each.kind != ""):
             if not getattr(section, "folded", False):
                 print(f"\n{section.text()}")
-        print()
+        print(f"\nreport: {path}")
     return path
+
+
+def write_run_report(
+    directory: "RunDirectory",
+    title: str,
+    subtitle: str,
+    conclusions: Sequence[Section],
+    sections: Sequence[Section],
+    captions: Mapping[str, str],
+    wide: Collection[str] = (),
+) -> None:
+    """Write a run's report.html, with its figures, settings and environment; print its text.
+
+    Args:
+        directory: of the run.
+        title: title.
+        subtitle: a line below it.
+        conclusions: verdicts, which a quick look does not have.
+        sections: texts and tables.
+        captions: of figures by file name; these are the first, in this order.
+        wide: names of figures that are as wide as the page, as films are.
+    """
+    from metaevo.runs.quick import NOTE
+    from metaevo.runs.run import is_quick
+
+    saved = directory.read_config()
+    if is_quick(saved["config"]):
+        conclusions = [Text("Quick look: too few seeds to conclude", [NOTE], "quick")]
+    figures = {path.name: path for path in sorted(directory.figures.glob("*.[pg][ni][gf]"))}
+    images = [
+        Image(
+            figures[name].stem.replace("_", " ").capitalize(),
+            figures[name],
+            captions.get(name, ""),
+            "wide" if name in wide or name.endswith(".gif") else "half",
+        )
+        for name in dict.fromkeys([*captions, *figures])
+        if name in figures
+    ]
+    environment = {**saved["resolved"], **saved["environment"]}
+    about = [folded("Settings", saved["config"]), folded("Environment", environment)]
+    every = [*conclusions, *sections, *images, *about]
+    write_report(directory.report_path, title, subtitle, every, show=True)
 
 
 def _printable(text: str) -> Any:
@@ -217,33 +214,29 @@ def _printed(renderable: Any) -> str:
 # --- Numbers as text ----------------------------------------------------------------------------
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, decimals: int | None = None) -> str:
     """Format with about four significant digits: 106.0, 0.690, 12,345; "-" for None."""
     if value is None:
         return MISSING
-    size = abs(value)
-    if not math.isfinite(value) or size >= 1e15:
+    if decimals is None:
+        decimals = _shared_decimals([value])
+    if decimals is None or not math.isfinite(value):
         return f"{value:.4g}"
-    if size >= 9999.5:
-        return f"{value:,.0f}"
-    if size >= 1:
-        return f"{value:#,.4g}".rstrip(".")
-    return f"{value:.3f}" if size >= 0.1 else f"{value:z.3g}"
+    return f"{value:z,.{decimals}f}"
 
 
 def estimate(
-    value: float, low: float, high: float, *, sign: bool = False, decimals: int | None = None
+    found: tuple[float, tuple[float, float]], *, sign: bool = False, decimals: int | None = None
 ) -> str:
     """Format a value and its interval with the same decimals: "108.4 [106.0, 110.8]".
 
     Args:
-        value: the estimate.
-        low: lower end of the interval.
-        high: upper end of the interval.
+        found: the value, and the ends of the interval.
         sign: whether positive numbers have a sign too, as differences do.
         decimals: of all three; by default two significant digits of the interval's width, but no
             more than `DIGITS` + 1 of the values.
     """
+    value, (low, high) = found
     values, width = (value, low, high), high - low
     if decimals is None and math.isfinite(width) and width > 0:
         largest = max(map(abs, values))
@@ -265,8 +258,9 @@ def cells(values: Sequence[object]) -> list[str]:
     parts: list[Any] = []
     for value in values:
         parts += value if isinstance(value, tuple | list) else [value]
-    floats = [each for each in parts if isinstance(each, Real) and not isinstance(each, Integral)]
-    decimals = _shared_decimals([float(each) for each in floats])
+    floats = [float(each) for each in parts
+              if isinstance(each, Real) and not isinstance(each, Integral)]  # fmt: skip
+    decimals = _shared_decimals(floats)
     return [cell(value, decimals) for value in values]
 
 
@@ -279,9 +273,7 @@ def cell(value: object, decimals: int | None = None) -> str:
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if isinstance(value, Real):  # NumPy's scalars too
-        plain = float(value)
-        is_free = decimals is None or not math.isfinite(plain)
-        return number(plain) if is_free else f"{plain:z,.{decimals}f}"
+        return number(float(value), decimals)
     return MISSING if value is None else str(value)
 
 

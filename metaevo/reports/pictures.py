@@ -1,31 +1,27 @@
-"""Pictures of evolved parts: the function of a slot on a grid of its arguments.
+"""Pictures of evolved parts: what fills a slot, on a grid of one argument.
 
 A learned function is next to hand-written ones. One that looks at time has a curve for every
 quarter of training.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.integrate import cumulative_trapezoid
 
 from metaevo.parts.part import LEARNED, Part
 from metaevo.reports.plots import Panel
 from purerl.parts import losses
-from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams, PyTree
+from purerl.types import Context, Hyperparams, LearnerEntry, MetaParams
 
 PERCENTS = 0, 25, 50, 75, 100
 """of training that are done"""
 POINTS = 401
 TIMES = " A function that looks at time has a curve for every quarter of training."
-
-Curve = Callable[[Callable[..., Any], MetaParams, Context], PyTree]
-"""`(function, meta_params, context) -> curves` of a slot's function, a tree of arrays."""
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -51,35 +47,52 @@ class Picture(NamedTuple):
     file: str
     caption: str
     panels: Callable[[Evolved], list[Panel]]
-    layout: Mapping[str, Any]
-    """of `plot_panels`"""
+    layout: Mapping[str, Any] = {}
+    """of `draw_panels`"""
 
 
-def curves_of(
-    found: Evolved, curve: Curve, others: Mapping[str, Callable[..., Any]]
-) -> dict[str, Any]:
-    """Return curves by name: of the learned function, at several times, and of hand-written ones.
+def panels_of(
+    found: Evolved,
+    compute: Callable[[Function, MetaParams, Context], Any],
+    known: Mapping[str, Function],
+    x: np.ndarray,
+    labels: Sequence[tuple[str, str, str]],
+    **options: Any,
+) -> list[Panel]:
+    """Return panels with the curves of the learned function and of hand-written ones.
 
-    A learned function whose curve does not depend on the progress of training has one.
+    Args:
+        found: with the learned function, which has one curve if it does not look at time.
+        compute: returns the curves [panels, points] of a slot's function.
+        known: the hand-written functions by name, drawn as at the start of training.
+        x: [points].
+        labels: of x and y, and the title, by panel.
+        options: of all panels.
     """
 
-    def at(function, meta_params, progress):
-        return curve(function, meta_params, Context(found.hyperparams, progress, found.num_updates))
+    def over_training(function: Function, meta_params: MetaParams) -> np.ndarray:
+        def at(progress: jax.Array) -> Any:
+            context = Context(found.hyperparams, progress, found.num_updates)
+            return jnp.stack(compute(function, meta_params, context))
 
-    learned = jax.vmap(partial(at, found.part.apply, found.meta_params))(jnp.array(PERCENTS) / 100)
-    times = [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), learned)
-             for i in range(len(PERCENTS))]  # fmt: skip
-    equal = partial(np.array_equal, equal_nan=True)
-    if all(jax.tree.all(jax.tree.map(equal, times[0], each)) for each in times):
-        named = {LEARNED: times[0]}
-    else:
-        labels = (f"{LEARNED} at {percent}%" for percent in PERCENTS)
-        named = dict(zip(labels, times, strict=True))
-    start = jnp.float32(0)
-    return named | {
-        name: jax.tree.map(np.asarray, at(function, None, start))
-        for name, function in others.items()
-    }
+        return np.asarray(jax.vmap(at)(jnp.array(PERCENTS) / 100))
+
+    learned = over_training(found.part.apply, found.meta_params)
+    curves = {LEARNED: learned[0]}
+    if not np.array_equal(learned, learned[:1].repeat(len(learned), axis=0), equal_nan=True):
+        names = (f"{LEARNED} at {percent}%" for percent in PERCENTS)
+        curves = dict(zip(names, learned, strict=True))
+    curves |= {name: over_training(function, None)[0] for name, function in known.items()}
+    return [
+        Panel({name: (x, each[place]) for name, each in curves.items()}, *label, **options)
+        for place, label in enumerate(labels)
+    ]
+
+
+def integral(slope: jax.Array, x: np.ndarray) -> jax.Array:
+    """Return the integral of a function on a grid by the trapezoidal rule, 0 at its first point."""
+    areas = (slope[1:] + slope[:-1]) / 2 * np.diff(x)
+    return jnp.concatenate([jnp.zeros(1), jnp.cumsum(areas)])
 
 
 def value_loss(found: Evolved) -> list[Panel]:
@@ -95,29 +108,25 @@ def value_loss(found: Evolved) -> list[Panel]:
     error = np.linspace(-limit, limit, POINTS, dtype=np.float32)
     target = np.full(POINTS, np.median(targets), np.float32)
 
-    def slopes(function, meta_params, context):
-        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, 0, 0))
-        return slope(meta_params, context, target + error, target, target + error)
+    def compute(function, meta_params, context):
+        gradient = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, 0, 0))
+        slope = gradient(meta_params, context, target + error, target, target + error)
+        loss = integral(slope, error)
+        height = jnp.ptp(loss)
+        scale = jnp.where(height > 0, height, 1.0)
+        return (loss - loss.min()) / scale, slope / scale
 
-    above, below = {}, {}
     known = {"squared": losses.squared, "huber": losses.huber}
-    for name, slope in curves_of(found, slopes, known).items():
-        loss = cumulative_trapezoid(slope, error, initial=0.0)
-        loss = loss - loss.min()
-        above[name] = error, loss / (loss.max() or 1.0)
-        below[name] = error, slope / (loss.max() or 1.0)
     label = "error: prediction - target"
-    return [
-        Panel(above, "", "loss, drawn equally high", cross=0.0, behind=observed),
-        Panel(below, label, "slope of the curve above", cross=0.0, behind=observed),
-    ]
+    labels = [("", "loss, drawn equally high", ""), (label, "slope of the curve above", "")]
+    return panels_of(found, compute, known, error, labels, cross=0.0, behind=observed)
 
 
 PICTURES = {
     "value_loss": Picture(
         "loss.png",
         "The discovered loss and its derivative next to hand-written ones; grey: errors that occur "
-        "half-way through training with squared error." + TIMES,
+        "half-way through training with squared error, without the largest 1%." + TIMES,
         value_loss,
         {"sharex": True},
     ),

@@ -1,21 +1,17 @@
-"""Pictures of trained agents: learning curves, values of tables, and episodes.
+"""Pictures of episodes.
 
 Environments draw themselves if they have a method `render(state, params)` that returns a picture,
-uint8 [height, width, 3]. Classic control, MinAtar and grids are drawn here.
+uint8 [height, width, 3]. Classic control, MinAtar and our grids are drawn here.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
 from PIL import Image, ImageDraw
 
-from metaevo.reports import plots
 from metaevo.reports.film import save_gif as save_gif
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
@@ -30,87 +26,6 @@ PLANES = (
     BODY, POLE, (240, 190, 130), GOAL, (204, 121, 167), (86, 180, 233),
     (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
 )  # fmt: skip
-MOVES = {
-    "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
-    "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
-}
-"""Changes of (row, column) by each action, in gymnax's grids."""
-
-
-def plot_learning_curves(
-    curves: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike
-) -> Path:
-    """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; return the path.
-
-    Args:
-        curves: environment steps [points] and returns [seeds, points] by name; NaN where a seed had
-            no finished episode.
-        path: output path of the PNG.
-    """
-    panel = plots.Panel(curves, "environment steps", "return of finished episodes")
-    return plots.plot_panels([panel], path, height=3.6)
-
-
-# --- Values of a table --------------------------------------------------------------------------
-
-
-class GridMap(NamedTuple):
-    """The grid of an environment's states."""
-
-    shape: tuple[int, int]
-    moves: tuple[tuple[int, int], ...]
-    """change of (row, column) by each action; empty if it is not fixed"""
-
-
-def grid_map(env: Environment, num_states: int) -> GridMap | None:
-    """Return the grid of an environment's states, row by row; None if the states form no grid."""
-    from purerl.envs import grid  # imports gymnax
-
-    while hasattr(env, "env"):
-        env = env.env
-    shape: Any = getattr(env, "shape", None)
-    if shape is not None:
-        return GridMap(tuple(shape), grid.MOVES if hasattr(env, "is_wall") else ())
-    side = round(num_states**0.5)
-    return GridMap((side, side), MOVES.get(env.name, ())) if side * side == num_states else None
-
-
-def plot_value_map(q: np.ndarray, visits: np.ndarray, cells: GridMap, path: plots.PathLike) -> Path:
-    """Draw max Q of every state with its greedy actions as arrows, and the visits; return the path.
-
-    Args:
-        q: [num_states, num_actions] action values.
-        visits: [num_states, num_actions] number of times each action was taken; states without
-            visits (walls, unreachable states) stay blank.
-        cells: the grid.
-        path: output path of the PNG.
-    """
-    figure = plots.new_figure(4.6 if cells.shape[0] <= 1.3 * cells.shape[1] else 6.0, 9.0)
-    panels = figure.subplots(1, 2)
-    counts = visits.sum(axis=1)
-    seen = counts > 0
-    shown = {
-        "highest action value, greedy actions": np.where(seen, q.max(axis=1), np.nan),
-        "visits, log10": np.log10(np.where(seen, counts, np.nan)),
-    }
-    for axes, (title, values) in zip(panels, shown.items(), strict=True):
-        axes.set_facecolor("#E8E8E8")
-        image = axes.imshow(values.reshape(cells.shape), cmap="viridis")
-        axes.set(xticks=[], yticks=[])
-        axes.set_title(title, fontsize=11, color=plots.INK)
-        figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
-    best = np.isclose(q, q.max(axis=1, keepdims=True), rtol=1e-6, atol=0.0)
-    best &= seen[:, None] & ~best.all(axis=1, keepdims=True)  # untrained: without a preference
-    if cells.moves:
-        states, actions = np.nonzero(best[:, : len(cells.moves)])
-        down, right = 0.42 * np.array(cells.moves).T[:, actions]
-        rows, columns = np.divmod(states, cells.shape[1])
-        units = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.007}
-        panels[0].quiver(columns, rows, right, down, color="white", **units)
-    return plots.save_figure(figure, path)
-
-
-# --- Episodes -----------------------------------------------------------------------------------
 
 
 def record_episode(
@@ -158,11 +73,6 @@ def record_episode(
     return frames
 
 
-def frames_per_second(env: Environment) -> float:
-    """Return a comfortable frame rate for films of an environment."""
-    return 30.0 if env.name in CLASSIC_CONTROL else 8.0
-
-
 def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states, or None if it cannot be drawn."""
     own, is_gymnax = getattr(type(env), "render", None), type(env).__module__.startswith("gymnax.")
@@ -173,8 +83,10 @@ def renderer(env: Environment) -> Renderer | None:
     if is_gymnax and env.name.endswith("-MinAtar"):
         observe = jax.jit(env.get_obs)
         return lambda state, params: _planes(np.asarray(observe(state, params)))
+    if is_gymnax and (scene := CLASSIC_CONTROL.get(env.name)):
+        return lambda state, params: _strokes(*scene(state, params))
     if is_gymnax or not hasattr(env, "env"):
-        return CLASSIC_CONTROL.get(env.name) if is_gymnax else None
+        return None
     draw, inner = renderer(env.env), getattr(env, "inner", lambda params: params)
     return draw and (lambda state, params: draw(state, inner(params)))
 
@@ -190,12 +102,13 @@ def _checked(name: str, picture: Any) -> np.ndarray:
     return found
 
 
+# --- Cells --------------------------------------------------------------------------------------
+
+
 def _planes(cells: np.ndarray, colours: Sequence[Colour] = PLANES) -> np.ndarray:
     """Draw cells [rows, columns, channels], each in the colour of its first positive channel."""
-    channel = np.argmax(cells > 0, axis=-1)
-    table = np.array([*colours, PAPER], np.uint8)
-    index = np.where((cells > 0).any(axis=-1), channel, len(colours))
-    frame = table[index].repeat(CELL, axis=0).repeat(CELL, axis=1)
+    index = np.where((cells > 0).any(axis=-1), np.argmax(cells > 0, axis=-1), len(colours))
+    frame = np.array([*colours, PAPER], np.uint8)[index].repeat(CELL, axis=0).repeat(CELL, axis=1)
     frame[::CELL] = frame[:, ::CELL] = (225, 225, 222)
     return frame
 
@@ -213,72 +126,74 @@ def _grid(env: Any, state: PyTree, params: PyTree) -> np.ndarray:
 
 # --- Classic control ----------------------------------------------------------------------------
 
-Stroke = tuple[Any, ...]
-"""Colour, width in pixels, and points (x, y) of a line with round ends; one point is a disc."""
+Scene = tuple[Any, list[tuple[Any, ...]]]
+"""x of the right edge, where 0 is in the middle, and strokes: a colour, a width in pixels, and the
+points x + iy of a line with round ends; one point is a disc."""
 
 
-def _strokes(reach: Any, strokes: Sequence[Stroke]) -> np.ndarray:
-    """Draw strokes around (0, 0), which is in the middle, up to x = `reach` at the right edge."""
+def _strokes(reach: Any, strokes: Sequence[tuple[Any, ...]]) -> np.ndarray:
     image = Image.new("RGB", (2 * WIDTH, 2 * HEIGHT), PAPER)  # twice as large, to smooth edges
-    pen, unit = ImageDraw.Draw(image), WIDTH / float(reach)
+    pen = ImageDraw.Draw(image)
     for colour, size, *points in strokes:
-        at = [(WIDTH + unit * float(x), HEIGHT - unit * float(y)) for x, y in points]
-        pen.line(at, fill=colour, width=round(2 * size), joint="curve")
-        for x, y in (at[0], at[-1]):
-            pen.ellipse((x - size, y - size, x + size, y + size), fill=colour)
+        places = WIDTH + 1j * HEIGHT + WIDTH / float(reach) * np.conj(points)
+        pen.line([(each.real, each.imag) for each in places], colour, round(2 * size), "curve")
+        for each in places[[0, -1]]:
+            pen.circle((each.real, each.imag), size, colour)
     return np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BOX))
 
 
-def _end(start: tuple[Any, Any], length: Any, angle: Any) -> tuple[Any, Any]:
-    """Return the end of a pole that leans to the right by an angle."""
-    return start[0] + length * math.sin(angle), start[1] + length * math.cos(angle)
+def _pole(length: Any, angle: Any) -> Any:
+    """Return the end of a pole from 0 that leans to the right by an angle."""
+    return 1j * length * np.exp(-1j * np.float64(angle))
 
 
-def _cart_pole(state: Any, params: Any) -> np.ndarray:
+def _cart_pole(state: Any, params: Any) -> Scene:
     reach = 1.15 * params.x_threshold
-    (left, cart, right), ground = (state.x + reach * np.array([-0.08, 0, 0.08])), -0.35 * reach
-    tip = _end((cart, ground), 2 * params.length, state.theta)
-    return _strokes(reach, [
-        (SOFT, 2, (-reach, ground), (reach, ground)),
-        (BODY, 22, (left, ground), (right, ground)),
-        (POLE, 7, (cart, ground), tip),
-        (INK, 6, (cart, ground)),
-    ])  # fmt: skip
+    ground, side = -0.35j * reach, 0.08 * reach
+    cart = state.x + ground
+    return reach, [
+        (SOFT, 2, ground - reach, ground + reach),
+        (BODY, 22, cart - side, cart + side),
+        (POLE, 7, cart, cart + _pole(2 * params.length, state.theta)),
+        (INK, 6, cart),
+    ]
 
 
-def _acrobot(state: Any, params: Any) -> np.ndarray:
-    upper, lower, first = params.link_length_1, params.link_length_2, math.pi - state.joint_angle1
-    reach, elbow = 1.725 * (upper + lower), _end((0, 0), upper, first)
-    return _strokes(reach, [
-        (GOAL, 1.5, (-reach, upper), (reach, upper)),
-        (BODY, 8, (0, 0), elbow),
-        (POLE, 8, elbow, _end(elbow, lower, first - state.joint_angle2)),
-        (INK, 8, (0, 0)),
+def _acrobot(state: Any, params: Any) -> Scene:
+    upper, lower, first = params.link_length_1, params.link_length_2, np.pi - state.joint_angle1
+    reach, elbow = 1.725 * (upper + lower), _pole(upper, first)
+    return reach, [
+        (GOAL, 1.5, 1j * upper - reach, 1j * upper + reach),
+        (BODY, 8, 0, elbow),
+        (POLE, 8, elbow, elbow + _pole(lower, first - state.joint_angle2)),
+        (INK, 8, 0),
         (INK, 8, elbow),
-    ])  # fmt: skip
+    ]
 
 
-def _mountain_car(state: Any, params: Any) -> np.ndarray:
-    left, right, flag = params.min_position, params.max_position, params.goal_position
+def _mountain_car(state: Any, params: Any) -> Scene:
+    left, right = params.min_position, params.max_position
 
-    def at(x: Any, above: float = 0.0) -> tuple[Any, float]:
-        return x - (left + right) / 2, 0.45 * math.sin(3 * x) - 0.05 + above
+    def at(x: Any) -> Any:
+        return x - (left + right) / 2 + 1j * (0.45 * np.sin(3 * x) - 0.05)
 
-    return _strokes((right - left) / 2 + 0.15, [
-        (INK, 2, *map(at, np.linspace(left, right, 100))),
-        (GOAL, 2, at(flag), at(flag, 0.2)),
-        (GOAL, 10, at(flag, 0.18)),
-        (BODY, 18, at(state.position, 0.05)),
-    ])  # fmt: skip
+    flag = at(params.goal_position)
+    return (right - left) / 2 + 0.15, [
+        (INK, 2, *at(np.linspace(left, right, 100))),
+        (GOAL, 2, flag, flag + 0.2j),
+        (GOAL, 10, flag + 0.18j),
+        (BODY, 18, at(state.position) + 0.05j),
+    ]
 
 
-def _pendulum(state: Any, params: Any) -> np.ndarray:
+def _pendulum(state: Any, params: Any) -> Scene:
     reach, push = 1.25 * params.l, np.ravel(state.last_u)[0] / params.max_torque
-    return _strokes(1.5 * reach, [
-        (SOFT, 5, (0, -0.92 * reach), (-reach * push, -0.92 * reach)),
-        (POLE, 12, (0, 0), _end((0, 0), params.l, -state.theta)),
-        (INK, 8, (0, 0)),
-    ])  # fmt: skip
+    start = -0.92j * reach
+    return 1.5 * reach, [
+        (SOFT, 5, start, start - reach * push),
+        (POLE, 12, 0, _pole(params.l, -state.theta)),
+        (INK, 8, 0),
+    ]
 
 
 CLASSIC_CONTROL = {

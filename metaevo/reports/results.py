@@ -1,23 +1,17 @@
-"""Figures of results that are no functions of a learner: numbers, and the front of programs."""
+"""Figures of results that are no functions: numbers, a front of programs, a table of values."""
 
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metaevo.config.plain import PlainMapping
-from metaevo.reports.plots import (
-    GREY,
-    INK,
-    LEARNED,
-    PathLike,
-    new_figure,
-    plain_text,
-    save_figure,
-    style_axes,
-)
+from metaevo.reports.plots import GREY, INK, LEARNED, new_figure, plain_text, style_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FEW = 4
 """Programs that were trained in fewer generations have hollow points."""
@@ -25,8 +19,8 @@ MOST_LABELS = 16
 """Names below bars, at most."""
 
 
-def plot_numbers(numbers: Mapping[str, float], path: PathLike) -> Path:
-    """Draw evolved numbers as bars, with at most `MOST_LABELS` names; return the path."""
+def draw_numbers(numbers: Mapping[str, float]) -> "Figure":
+    """Draw evolved numbers as bars, with at most `MOST_LABELS` names."""
     figure = new_figure(4.0)
     axes = style_axes(figure.subplots(), "", "value")
     places = np.arange(len(numbers))
@@ -36,15 +30,14 @@ def plot_numbers(numbers: Mapping[str, float], path: PathLike) -> Path:
     names = [plain_text(name) for name in numbers][::step]
     tilt = 0 if sum(map(len, names)) < 60 else 40
     axes.set_xticks(places[::step], names, rotation=tilt, ha="right" if tilt else "center")
-    return save_figure(figure, path)
+    return figure
 
 
-def plot_front(rows: Sequence[PlainMapping], path: PathLike) -> Path:
-    """Draw the front of score against length beside its programs; return the path.
+def draw_front(rows: Sequence[PlainMapping]) -> "Figure":
+    """Draw the front of score against length next to its programs.
 
     Args:
         rows: with length and score, ascending in both; optionally program and generations.
-        path: output path of the PNG.
     """
     figure = new_figure(5.2, 9.0)
     axes = style_axes(figure.subplots(), "length of the program", "score on search seeds")
@@ -62,4 +55,37 @@ def plot_front(rows: Sequence[PlainMapping], path: PathLike) -> Path:
         axes.text(*place, shown, transform=axes.transAxes, verticalalignment="top",
                   family="monospace", fontsize=8, color=INK)  # fmt: skip
     axes.locator_params(axis="x", integer=True)
-    return save_figure(figure, path)
+    return figure
+
+
+def draw_values(
+    q: np.ndarray, visits: np.ndarray, shape: tuple[int, int], moves: Sequence[tuple[int, int]]
+) -> "Figure":
+    """Draw max Q of every cell of a grid with its greedy actions as arrows, and the visits.
+
+    Args:
+        q: [cells, actions] action values.
+        visits: [cells, actions] number of times each action was taken; cells without visits (walls,
+            unreachable ones) stay blank.
+        shape: rows and columns.
+        moves: change of (row, column) by each action.
+    """
+    figure = new_figure(4.6 if shape[0] <= 1.3 * shape[1] else 6.0, 9.0)
+    panels, counts = figure.subplots(1, 2), visits.sum(axis=1)
+    best = q.max(axis=1, keepdims=True)
+    shown = {"highest action value, greedy actions": best[:, 0],
+             "visits, log10": np.log10(np.maximum(counts, 1))}  # fmt: skip
+    for axes, (title, values) in zip(panels, shown.items(), strict=True):
+        axes.set_facecolor("#E8E8E8")
+        image = axes.imshow(np.where(counts > 0, values, np.nan).reshape(shape), cmap="viridis")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(title, fontsize=11, color=INK)
+        figure.colorbar(image, ax=axes, shrink=0.8).outline.set_visible(False)
+    greedy = np.isclose(q, best, rtol=1e-6, atol=0.0)
+    greedy &= (counts > 0)[:, None] & ~greedy.all(axis=1, keepdims=True)  # untrained: no preference
+    cells, actions = np.nonzero(greedy)
+    rows, columns = np.divmod(cells, shape[1])
+    down, right = 0.42 * np.array(moves).T[:, actions]
+    units = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.007}
+    panels[0].quiver(columns, rows, right, down, color="white", **units)
+    return figure

@@ -1,16 +1,21 @@
 """Pictures of evolved policy losses, optimizers, update rules, schedules and targets."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.integrate import cumulative_trapezoid
 
 from metaevo.parts.part import LEARNED
-from metaevo.reports.pictures import POINTS, TIMES, Evolved, Picture, curves_of
+from metaevo.reports.pictures import (
+    POINTS,
+    TIMES,
+    Evolved,
+    Function,
+    Picture,
+    integral,
+    panels_of,
+)
 from metaevo.reports.plots import Panel
 from purerl.parts import losses, optimizers, returns
 from purerl.types import Context, MetaParams, Rollout
@@ -22,8 +27,6 @@ ERRORS, ROLLOUTS = 32, 64
 """TD errors that follow a step in a rollout, and number of rollouts."""
 SIZE = 1e-2
 """The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
-GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
-"""in units of SIZE"""
 SAME = 0.005
 """A hyperparam that changes relatively less than this is the same."""
 
@@ -34,26 +37,21 @@ def policy_loss(found: Evolved) -> list[Panel]:
     Drifts are zero at ratio 1: a constant in a loss has no gradient.
     """
     log_ratio = np.linspace(-np.log(2), np.log(2), POINTS, dtype=np.float32)
-    ratio = np.exp(log_ratio)
-    above: list[Panel] = []
-    below: list[Panel] = []
-    for advantage in (1.0, -1.0):
+    ratio, advantages = np.exp(log_ratio), (1.0, -1.0)
 
-        def slopes(function, meta_params, context, advantage=advantage):
-            slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
-            return slope(meta_params, context, log_ratio, jnp.float32(advantage))
+    def compute(function, meta_params, context):
+        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=(None, None, 0, None))
+        slopes = [slope(meta_params, context, log_ratio, jnp.float32(each)) for each in advantages]
+        integrals = [integral(each, log_ratio) for each in slopes]
+        drifts = [integral - integral[POINTS // 2] + (ratio - 1.0) * advantage
+                  for integral, advantage in zip(integrals, advantages, strict=True)]  # fmt: skip
+        return [*drifts, *(-each / ratio for each in slopes)]
 
-        known = {"clipped_surrogate": losses.clipped_surrogate, "dpo": losses.dpo}
-        drifts, derivatives = {}, {}
-        for name, slope in curves_of(found, slopes, known).items():
-            loss = cumulative_trapezoid(slope, log_ratio, initial=0.0)
-            drift = loss - np.interp(0.0, log_ratio, loss) + (ratio - 1.0) * advantage
-            drifts[name], derivatives[name] = (ratio, drift), (ratio, -slope / ratio)
-        title, first = f"advantage {advantage:+g}", not above
-        label = "∂ objective / ∂ ratio" if first else ""
-        above.append(Panel(drifts, "", "drift" if first else "", title, cross=1.0))
-        below.append(Panel(derivatives, "ratio: new / old probability", label, cross=1.0))
-    return above + below
+    known = {"clipped_surrogate": losses.clipped_surrogate, "dpo": losses.dpo}
+    label = "ratio: new / old probability"
+    labels = [("", "drift", "advantage +1"), ("", "", "advantage -1"),
+              (label, "∂ objective / ∂ ratio", ""), (label, "", "")]  # fmt: skip
+    return panels_of(found, compute, known, ratio, labels, cross=1.0)
 
 
 def make_optimizer(found: Evolved) -> list[Panel]:
@@ -65,32 +63,35 @@ def make_optimizer(found: Evolved) -> list[Panel]:
     if found.learner.slot("policy_loss"):
         heads = {"policy": "policy_head", "value": "value_head"}
     hyperparams = found.hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
+    gradients = np.linspace(-3.0, 3.0, 121, dtype=np.float32)  # in units of SIZE
 
-    def steps(function, meta_params, context):
+    def compute(function, meta_params, context):
         context = context.replace(hyperparams=hyperparams)
-        return _steps(function, meta_params, context, tuple(heads.values()))
+        steps = _steps(function, meta_params, context, tuple(heads.values()), gradients)
+        return steps / hyperparams.learning_rate
 
-    curves = curves_of(found, steps, {"adam": optimizers.adam})
-    rate = float(hyperparams.learning_rate)
-    return [
-        Panel(
-            {name: (GRADIENTS, each[head]["kernel"][at] / rate) for name, each in curves.items()},
+    labels = [
+        (
             "gradient" if key == "value" else "",
-            "" if at else f"step ({key})",
+            "" if momentum != MOMENTA[0] else f"step ({key})",
             f"momentum {momentum:g}" if key == next(iter(heads)) else "",
-            cross=0.0,
         )
-        for key, head in heads.items()
-        for at, momentum in enumerate(MOMENTA)
+        for key in heads
+        for momentum in MOMENTA
     ]
+    return panels_of(found, compute, {"adam": optimizers.adam}, gradients, labels, cross=0.0)
 
 
 @partial(jax.jit, static_argnums=(0, 3))
 def _steps(
-    function: Callable[..., Any], meta_params: MetaParams, context: Context, names: tuple[str, ...]
-) -> Any:
-    """Return an optimizer's steps; compiled once for all meta-parameters."""
-    params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
+    function: Function,
+    meta_params: MetaParams,
+    context: Context,
+    heads: tuple[str, ...],
+    gradients: jax.Array,
+) -> jax.Array:
+    """Return an optimizer's steps [heads x momenta, points], compiled once for all."""
+    params = {"params": {name: {"kernel": jnp.full(gradients.shape, 0.1)} for name in heads}}
     context = context.replace(epoch=0.0, minibatch=0.0, key=jax.random.key(0))
     signs = (-1.0) ** jnp.arange(GRADIENTS_BEFORE)
     optimizer = function(meta_params, context)
@@ -103,9 +104,10 @@ def _steps(
     def after(momentum):
         before = momentum + jnp.sqrt(1.0 - momentum**2) * signs
         state, _ = jax.lax.scan(step, optimizer.init(params), before)
-        return step(state, jnp.asarray(GRADIENTS))[1]["params"]
+        return step(state, gradients)[1]["params"]
 
-    return jax.vmap(after)(jnp.asarray(MOMENTA))
+    steps = jax.vmap(after)(jnp.asarray(MOMENTA))
+    return jnp.concatenate([steps[name]["kernel"] for name in heads])
 
 
 def update_rule(found: Evolved) -> list[Panel]:
@@ -121,43 +123,40 @@ def update_rule(found: Evolved) -> list[Panel]:
     log_prob, ended = jnp.full(shape, jnp.log(0.25)), never.at[-1].set(True)
     episode = lpg.Trajectory(reward, ended, never, log_prob, numbers, numbers)
 
-    def credit(function, meta_params, context):
+    def compute(function, meta_params, context):
         weight = function(meta_params, context, episode).policy
-        return (weight[:, 1] - weight[:, 0])[::-1]
+        return [(weight[:, 1] - weight[:, 0])[::-1]]
 
     before = np.arange(REWARD_STEPS)
-    credits = curves_of(found, credit, {"a2c": lpg.a2c})
-    curves = {name: (before, each) for name, each in credits.items()}
-    return [Panel(curves, "steps before the reward", "change of the weight", cross=0.0)]
+    label = "steps before the reward", "change of the weight", ""
+    return panels_of(found, compute, {"a2c": lpg.a2c}, before, [label], cross=0.0)
 
 
 def schedule(found: Evolved) -> list[Panel]:
     """Draw every hyperparam that the schedule changes over training."""
     progress = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
+    names = [name for name, value in vars(found.hyperparams).items() if value is not None]
 
-    def over_training(function, meta_params):
+    def compute(function, meta_params, context):
         def at(done):
-            changed = function(meta_params, Context(found.hyperparams, done, found.num_updates))
+            changed = function(meta_params, context.replace(progress=done))
             values, rate = vars(changed), changed.learning_rate
             if changed.annealing_steps is None:  # the optimizer anneals over the whole training
                 rate = rate * (1.0 + (changed.final_learning_rate - 1.0) * done)
-            return {**values, "learning_rate": rate}
+            return [{**values, "learning_rate": rate}[name] for name in names]
 
-        return jax.device_get(jax.vmap(at)(jnp.asarray(progress)))
+        return jax.vmap(at)(progress)
 
     slot = found.learner.slot("schedule") or optimizers.SCHEDULE
-    curves = {LEARNED: over_training(found.part.apply, found.meta_params)}
-    curves |= {name: over_training(slot.functions[name], None) for name in slot.compared}
-    given = curves[slot.compared[0]]
-    changed = []
-    for name in vars(found.hyperparams):  # in this order, which is not alphabetical
-        value, usual = curves[LEARNED][name], given[name]
-        if value is not None and (np.abs(value - usual) > SAME * np.abs(usual)).any():
-            changed.append(name)
-    return [
-        Panel({key: (progress, each[name]) for key, each in curves.items()}, "training done", name)
-        for name in changed or ["learning_rate"]
-    ]
+    known = {name: slot.functions[name] for name in slot.compared}
+    labels = [("training done", name, "") for name in names]
+    panels = panels_of(found, compute, known, progress, labels)
+
+    def changes(panel: Panel) -> bool:
+        value, usual = (np.asarray(panel.curves[each][1]) for each in (LEARNED, slot.compared[0]))
+        return bool((np.abs(value - usual) > SAME * np.abs(usual)).any())
+
+    return [*filter(changes, panels)] or [panels[names.index("learning_rate")]]
 
 
 def targets(found: Evolved) -> list[Panel]:
@@ -173,27 +172,19 @@ def targets(found: Evolved) -> list[Panel]:
     never, log_prob = jnp.zeros(shape, bool), jnp.full(shape, jnp.log(0.5))
     gamma = found.hyperparams.gamma
 
-    def weights(function, meta_params, context):
+    def compute(function, meta_params, context):
         def first(errors):
             reward = errors + values - gamma * next_values
             rollout = Rollout(reward, values, next_values, never, never, log_prob)
             return jnp.stack([each[0] for each in function(meta_params, context, rollout)])
 
         changed = jax.vmap(lambda step: first(errors.at[step].add(1.0)))(jnp.arange(len(errors)))
-        return tuple(jnp.moveaxis(jnp.mean(changed - first(errors), axis=-1), 1, 0))
+        return jnp.mean(changed - first(errors), axis=-1).T
 
-    curves = curves_of(found, weights, {"gae": returns.gae})
+    label = "steps until the TD error"
+    labels = [(label, "weight", "in the advantage"), (label, "", "in the value target")]
     steps = np.arange(len(errors))
-    return [
-        Panel(
-            {name: (steps, each[index]) for name, each in curves.items()},
-            "steps until the TD error",
-            "weight" if index == 0 else "",
-            title,
-            cross=0.0,
-        )
-        for index, title in enumerate(("in the advantage", "in the value target"))
-    ]
+    return panels_of(found, compute, {"gae": returns.gae}, steps, labels, cross=0.0)
 
 
 PICTURES = {
@@ -220,7 +211,6 @@ PICTURES = {
         "What a reward of 1, at the end of an episode, changes in the weights of the steps before "
         "it: how far back the rule gives credit. For a2c that is a power of gamma lambda." + TIMES,
         update_rule,
-        {},
     ),
     "schedule": Picture(
         "schedule.png",

@@ -20,7 +20,7 @@ from metaevo.evolution.problem import (
 )
 from metaevo.evolution.strategy import Strategy
 from metaevo.parts.part import LEARNED, Parts
-from metaevo.reports.plots import plot_fitness
+from metaevo.reports.plots import draw_fitness, save_figure
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
@@ -112,7 +112,7 @@ class Found:
         """Draw the fitness over the generations and what was evolved; return the PNG files."""
         figures = files.make_folder(folder)
         if len(self.metrics):
-            plot_fitness({"": self.metrics}, figures / "fitness.png")
+            save_figure(draw_fitness({"": self.metrics}), figures / "fitness.png")
         self.study.draw(self.meta_params, figures)
         return sorted(figures.glob("*.png"))
 

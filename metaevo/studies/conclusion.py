@@ -21,7 +21,6 @@ from metaevo.studies.study import Study, evolved_numbers
 if TYPE_CHECKING:
     from metaevo.studies.evolutions import Evolutions
 
-QUICK = "Quick look: too few seeds to conclude"
 FEW = 12
 """Maximum count of evolved numbers that are listed."""
 FILM = "What was found after some of the generations, on axes that stay the same, and its fitness."
@@ -95,7 +94,6 @@ def conclude(study: Study, run: Run) -> None:
         run.log_evaluation(rows, [own.frames // len(rows)] * len(rows), seconds)
     source = directory.path if is_loadable(about) else None
     write_report(study, directory, Result(found, source, scores, evolutions))
-    print(f"report: {directory.report_path}")
 
 
 def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
@@ -111,18 +109,13 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
         path, kind = chosen.others_path, list[dict[str, int | float | str]]
         others += checks.check(kind, read_json(path), str(path))
     if others and {"length", "score"} <= others[0].keys():
-        from metaevo.reports.results import plot_front
+        from metaevo.reports.results import draw_front
 
-        plot_front(others, directory.figures / FRONT)
+        plots.save_figure(draw_front(others), directory.figures / FRONT)
     _draw_numbers(directory.figures, records, result)
-    sections: list[page.Section]
-    if is_quick(saved["config"]):
-        from metaevo.runs.quick import NOTE
-
-        sections = [page.Text(QUICK, [NOTE], "quick")]
-    else:
-        sections = [tables.verdict(each, is_unseen=name == UNSEEN)
-                    for name, each in scores.items() if each.baselines]  # fmt: skip
+    sections: list[page.Section] = []
+    verdicts = [tables.verdict(each, is_unseen=name == UNSEEN)
+                for name, each in scores.items() if each.baselines]  # fmt: skip
     if facts := [list(each) for each in _facts(saved, records, result)]:
         sections.append(page.Table("", ["", ""], facts))
     if findings := list(_findings(study, saved, records, result)):
@@ -139,9 +132,6 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
     if others:
         rows = [list(row.values()) for row in others]
         sections.append(page.Table("Other results of the strategy", list(others[0]), rows))
-    films = {path.name: FILM for path in directory.figures.glob("*.gif")}
-    captions = {**study.captions, **films, **CAPTIONS}
-    sections += page.images(directory.figures, captions, wide=[FRONT])
     for name, each in scores.items():
         heading = f"Tuned settings{' on unseen tasks' if name == UNSEEN else ''}"
         sections += tables.tuned_settings(each, heading)
@@ -152,8 +142,9 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
         title, subtitle = f"Judging {study.problem.title}", f"judged on {', '.join(judged_on)}"
     if evolutions is not None:
         subtitle = f"{len(evolutions.members)} evolutions, {subtitle}"
-    sections += page.about(saved)
-    page.write_report(directory.report_path, title, subtitle, sections, show=True)
+    films = {path.name: FILM for path in directory.figures.glob("*.gif")}
+    captions = {**study.captions, **films, **CAPTIONS}
+    page.write_run_report(directory, title, subtitle, verdicts, sections, captions, [FRONT])
 
 
 def _records_of(directory: RunDirectory, evolutions: "Evolutions | None") -> dict[str, Any]:
@@ -173,12 +164,13 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
         baseline = {f"{best}, untuned": untuned[best]}
     if any(map(len, records.values())):
         chosen = "" if result.evolutions is None else f"seed {result.evolutions.chosen.seed}"
-        plots.plot_fitness(records, figures / FITNESS, chosen=chosen, baseline=baseline)
+        fitness = plots.draw_fitness(records, chosen=chosen, baseline=baseline)
+        plots.save_figure(fitness, figures / FITNESS)
     for name, each in result.scores.items():
         if each.pooled:
             each.plot(figures / PICTURES[name])
     if own is not None and own.curves is not None and own.curves.size:
-        tables.plot_curves(own, figures / CURVES)
+        plots.save_figure(tables.draw_curves(own), figures / CURVES)
 
 
 def _findings(

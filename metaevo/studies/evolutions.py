@@ -114,7 +114,7 @@ def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[
     """Return the difference of a contender from another one, and its verdict."""
     found = scores.difference(name, other)
     word = scores.verdict(name, margin=tables.margin_of(scores, is_unseen=is_unseen)).label
-    return [estimate(found.value, *found.interval, sign=True), word]
+    return [estimate(found, sign=True), word]
 
 
 def _validation_of(member: Member, settings: EvolutionSettings) -> float:

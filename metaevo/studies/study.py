@@ -7,7 +7,7 @@ is of parts of a learner, how its points are drawn and described.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -30,13 +30,16 @@ from metaevo.judging.scores import Scores
 from metaevo.parts import learners, records
 from metaevo.parts.part import LEARNED
 from metaevo.reports.pictures import PICTURES, Evolved, Picture
-from metaevo.reports.plots import Panel, plot_panels, read_column
+from metaevo.reports.plots import Panel, draw_panels, read_column, save_figure
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvaluationConfig, EvolutionSettings, EvolveSettings
 from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Scale
 from purerl.parts import training
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CODE, SCALES = "problem", "normalisation"
 """Keys of the resolved part of config.yaml: the digest of the problem's source code, and the scales
@@ -169,31 +172,36 @@ class Study:
         self, meta_params: MetaParams, figures: Path, records: Sequence[PlainMapping] = ()
     ) -> None:
         """Draw the result of evolution, and the problem's own metrics over the generations."""
-        self.draw_frame(meta_params, figures)
+        figures.mkdir(parents=True, exist_ok=True)
+        drawn = self.draw_frame(meta_params, figures)
         if self._metrics and len(records):
             generation = read_column(records, "generation").astype(int)
-            panels = [
-                Panel({"": (generation, read_column(records, name))}, "generation", name)
-                for name in self._metrics
-            ]
-            plot_panels(panels, figures / METRICS)
+            drawn[METRICS] = draw_panels(
+                [Panel({"": (generation, read_column(records, name))}, "generation", name)
+                 for name in self._metrics]
+            )  # fmt: skip
+        for name, figure in drawn.items():
+            save_figure(figure, figures / name)
 
-    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the figures that the report animates over the generations, at most a second each.
+    def draw_frame(self, meta_params: MetaParams, folder: Path) -> "dict[str, Figure]":
+        """Return the figures that the report animates over the generations, by file name.
 
-        A problem without pictures of its own has its numbers as bars, at most `MOST_BARS`.
+        Parts and problems draw pictures of their own into the folder, in at most a second. A
+        problem without them has its numbers as bars, at most `MOST_BARS`.
         """
+        drawn: dict[str, Figure] = {}
         if isinstance(self.problem, LearnerProblem):
             for found in self._evolved(meta_params):
                 if picture := picture_of(found.part.slot):
-                    plot_panels(picture.panels(found), figures / picture.file, **picture.layout)
-                found.part.draw(found, figures)
+                    drawn[picture.file] = draw_panels(picture.panels(found), **picture.layout)
+                found.part.draw(found, folder)
         elif type(self.problem).draw is not MetaProblem.draw:
-            self.problem.draw(meta_params, figures)
+            self.problem.draw(meta_params, folder)
         elif numbers := evolved_numbers(meta_params, MOST_BARS):
-            from metaevo.reports.results import plot_numbers
+            from metaevo.reports.results import draw_numbers
 
-            plot_numbers(numbers, figures / NUMBERS)
+            drawn[NUMBERS] = draw_numbers(numbers)
+        return drawn
 
     def findings(self, meta_params: MetaParams) -> list[str]:
         """Return sentences that describe the result."""

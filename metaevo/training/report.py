@@ -11,16 +11,18 @@ from metaevo.config import ConfigError, PlainDict, PlainMapping
 from metaevo.config.files import replacing, write_json_atomic
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import RowMap
-from metaevo.reports import page, policies
-from metaevo.runs.quick import NOTE
+from metaevo.reports import page, plots, policies
+from metaevo.reports.results import draw_values
 from metaevo.runs.run import Run
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
-from metaevo.training.result import GREEDY, WHOLE, TrainingResult
+from metaevo.training.result import GREEDY, WHOLE, TrainingResult, draw_curves
 from metaevo.training.settings import TrainSettings, title_of
+from purerl.envs.grid import MOVES
+from purerl.envs.grid_world import GridWorld
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
@@ -85,7 +87,6 @@ def finish(
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
-    print(f"report: {directory.report_path}")
 
 
 def _row(name: str, scores: np.ndarray) -> PlainDict:
@@ -152,12 +153,14 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
     settings, figures, trained = run.settings, run.directory.figures, result.policies
-    policies.plot_learning_curves(result.curves(title_of(settings)), figures / CURVES)
-    if hasattr(trained, "visits"):
+    plots.save_figure(draw_curves(result.curves(title_of(settings))), figures / CURVES)
+    grid: Any = task.learner.env
+    while hasattr(grid, "env"):
+        grid = grid.env
+    if isinstance(grid, GridWorld) and hasattr(trained, "visits"):
         q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
-        grid = policies.grid_map(task.learner.env, len(q))
-        if grid is not None:
-            policies.plot_value_map(q, visits, grid, figures / VALUE_MAP)
+        values = draw_values(q, visits, grid.shape, MOVES)
+        plots.save_figure(values, figures / VALUE_MAP)
     if settings.evaluation.film is not False and policies.renderer(task.learner.env) is not None:
         policy = jax.tree.map(lambda leaf: leaf[0], trained)
         (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
@@ -167,15 +170,14 @@ def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
         except Exception as error:  # a user's `render` may raise anything
             warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
             return
-        fps = policies.frames_per_second(task.learner.env)
-        with replacing(figures / FILM) as file:
-            policies.save_gif(file, frames, fps)
+        fps = 30.0 if task.learner.env.name in policies.CLASSIC_CONTROL else 8.0
+        policies.save_gif(figures / FILM, frames, fps)
 
 
 def _write_report(
     run: Run[TrainSettings], population: Population, rows: list[PlainDict], diverged: int
 ) -> None:
-    directory, settings = run.directory, run.settings
+    settings = run.settings
     table = page.Table(
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
@@ -185,15 +187,9 @@ def _write_report(
         f"{settings.evaluation.episodes} episodes. Diverged agents: {diverged}. An agent without "
         "a finished episode there has no score.",
     )
-    quick = [page.Text("Quick look", [NOTE], "quick")] if settings.run.quick else []
-    images = page.images(directory.figures, CAPTIONS, wide=[VALUE_MAP])
-    page.write_report(
-        directory.report_path,
-        f"Training {title_of(settings)} on {population.task.name}",
-        f"{settings.seeds} agents, {population.frames:,} steps each",
-        [*quick, table, *images, *page.about(directory.read_config())],
-        show=True,
-    )
+    title = f"Training {title_of(settings)} on {population.task.name}"
+    subtitle = f"{settings.seeds} agents, {population.frames:,} steps each"
+    page.write_run_report(run.directory, title, subtitle, [], [table], CAPTIONS, [VALUE_MAP])
 
 
 def _cells(row: PlainDict) -> list[Any]:

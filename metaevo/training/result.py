@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -16,6 +17,9 @@ from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population, scores
 from metaevo.training.settings import training_class
 from purerl.types import Learner, PyTree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WHOLE = "whole training (fitness)"
 """The row of evaluation.json with the scores; a sweep maximises the same."""
@@ -73,10 +77,18 @@ class TrainingResult:
 
     def draw(self, folder: str | Path) -> list[Path]:
         """Draw the mean learning curve with its 95% interval over agents; return the PNG file."""
-        from metaevo.reports import policies
+        from metaevo.reports import plots
 
-        path = files.make_folder(folder) / "learning_curves.png"
-        return [policies.plot_learning_curves(self.curves(self.learner.env.name), path)]
+        figure = draw_curves(self.curves(self.learner.env.name))
+        return [plots.save_figure(figure, files.make_folder(folder) / "learning_curves.png")]
+
+
+def draw_curves(curves: Curves) -> "Figure":
+    """Draw mean learning curves over seeds, with their 95% bootstrap intervals, unsmoothed."""
+    from metaevo.reports import plots
+
+    panel = plots.Panel(curves, "environment steps", "return of finished episodes")
+    return plots.draw_panels([panel], height=3.6)
 
 
 def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:

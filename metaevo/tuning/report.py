@@ -13,8 +13,6 @@ from metaevo.config import PlainDict, files
 from metaevo.config.documentation import short_names
 from metaevo.reports import page, plots
 from metaevo.reports.page import cell, estimate
-from metaevo.runs.quick import NOTE
-from metaevo.runs.run import is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.results import importance
@@ -42,41 +40,30 @@ def write_sweep_report(
 
     `confirmed` is the content of evaluation.json.
     """
-    trials, saved = study.trials(), run.read_config()
-    config = saved["config"]
     draw(study.optuna_study, run.figures)
-    sections: list[page.Section] = []
-    if is_quick(config):
-        sections.append(page.Text("Quick look", [NOTE], "quick"))
-    elif confirmed is not None:
-        sections.append(_conclusion(confirmed))
-    if confirmed is not None:
-        sections.append(_confirmation(confirmed))
-    images = page.images(run.figures, CAPTIONS, wide=CAPTIONS)
-    sections += [_best_trials(study, objective), *images]
+    config = run.read_config()["config"]
     where = [str(config["task"]["env"])] if "task" in config else []
     what = [str(config[key]) for key in ("problem", "evolve", "learner") if key in config]
-    page.write_report(
-        run.report_path,
+    conclusions, tables = ([], []) if confirmed is None else _confirmation(confirmed)
+    page.write_run_report(
+        run,
         f"Sweep over settings of {', '.join(what) or 'a function'}",
-        ", ".join([*where, f"{len(trials)} trials"]),
-        [*sections, *page.about(saved)],
-        show=True,
+        ", ".join([*where, f"{len(study.trials())} trials"]),
+        conclusions,
+        [*tables, _best_trials(study, objective)],
+        CAPTIONS,
+        wide=CAPTIONS,
     )
 
 
-def _conclusion(result: PlainDict) -> page.Text:
-    """Return whether the winner is better than the settings before, on fresh seeds."""
+def _confirmation(result: PlainDict) -> tuple[list[page.Section], list[page.Section]]:
+    """Return whether the winner is better than the settings before, and the numbers."""
     word, (winner, before) = result["conclusion"], result["variants"]
-    change = estimate(result["difference"], *result["difference_interval"], sign=True)
+    change = estimate((result["difference"], result["difference_interval"]), sign=True)
     sentence = (
         f"The {winner['name']} against the {before['name']}, on {winner['seeds']} fresh seeds: "
         f"{change} (95% interval)."
     )
-    return page.Text(word.capitalize(), [sentence], word)
-
-
-def _confirmation(result: PlainDict) -> page.Table:
     rows = []
     for row, found in zip(result["variants"], (result["search_value"], None), strict=True):
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
@@ -88,7 +75,8 @@ def _confirmation(result: PlainDict) -> page.Table:
         "than it is. A conclusion needs a rank test in addition to the interval."
     )
     heading = "Confirmation on fresh seeds"
-    return page.Table(heading, [*columns, "settings"], rows, note=note, highlight=[0])
+    table = page.Table(heading, [*columns, "settings"], rows, note=note, highlight=[0])
+    return [page.Text(word.capitalize(), [sentence], word)], [table]
 
 
 def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:

@@ -105,7 +105,7 @@ def run_sweep(
             search(objective, study, bar, lambda: _log(run, study, started))
             confirmed = _confirm(run, objective, study, started, bar)
         write_sweep_report(run.directory, objective, study, confirmed)
-        print(f"best settings: {path / results.BEST}\nreport: {run.directory.report_path}")
+        print(f"best settings: {path / results.BEST}")
     return run.stop.exit_code
 
 

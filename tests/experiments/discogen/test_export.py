@@ -30,7 +30,7 @@ UPDATE = 3
 
 
 def formula(slot, expression, gives="value", **constants):
-    return parts.Formula(slot, expression, constants, gives)
+    return parts.Formula(slot, expression, constants, gives=gives)
 
 
 def program(slot, start, gives="value", inputs=()):

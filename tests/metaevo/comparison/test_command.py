@@ -6,20 +6,16 @@ import pytest
 from metaevo import compare_runs
 from metaevo.commands.compare import main
 from metaevo.comparison import page
-from metaevo.reports import plots
 
 
-def test_the_figures_show_the_table(make_run, tmp_path):
+def test_the_figures_show_the_table(make_run):
     result = compare_runs([make_run("a", 100.0), make_run("b", 140.0, rate=0.5)])
-    with plots.collected() as figures:
-        page.draw_curves(result, tmp_path / "curves.png")
-        page.draw_scores(result, tmp_path / "scores.png")
-    lines = {line.get_label(): line for line in figures["curves.png"].axes[0].lines}
+    lines = {line.get_label(): line for line in page.draw_curves(result).axes[0].lines}
     for label, (x, y) in result.curves_on("CartPole-v1").items():
         line = lines[f"{label} (6 seeds)"]
         np.testing.assert_array_equal(line.get_xdata(), x)
         np.testing.assert_allclose(line.get_ydata(), y.mean(axis=0))
-    scores, differences = figures["scores.png"].axes
+    scores, differences = page.draw_scores(result).axes
     points = [line.get_xdata() for line in scores.lines[1::2]]
     assert np.ravel(points).tolist() == [each.iqm.value for each in result.groups]
     interval, point, _ = differences.lines

@@ -13,7 +13,7 @@ from metaevo.discovery.proposals import Judged, read
 from metaevo.parts import program
 
 OPERATIONS = "add", "multiply", "tanh", "clip"
-PART = program.Program("value_loss", "slope", ("error",), OPERATIONS, 12)
+PART = program.Program("value_loss", ("error",), OPERATIONS, 12, gives="slope")
 TASKS = {
     "learner": "q_learning",
     "task": {"env": "GridWorld", "env_params": {"size": 3}},

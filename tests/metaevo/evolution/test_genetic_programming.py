@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metaevo.evolution import genetic as gp
-from metaevo.evolution import growth, postfix
+from metaevo.evolution import postfix, variation
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.postfix import Programs
 from metaevo.evolution.problem import Evaluation, MetaProblem
@@ -33,7 +33,7 @@ class Regression(MetaProblem):
         )
 
     def init(self, key):
-        codes, constants = growth.random_program(key, OPERATIONS, 1, LENGTH, DEPTH)
+        codes, constants = variation.random_program(key, OPERATIONS, 1, LENGTH, DEPTH)
         return {"codes": codes[None], "constants": constants[None]}
 
     def outputs(self, meta_params, x):
@@ -104,7 +104,7 @@ def small():
 
 def test_newcomers_are_valid_and_untrained(small):
     _, state, ask, tell, behaviour = small
-    measure = jax.jit(jax.vmap(lambda codes: (postfix.is_valid(codes, 1), growth.height(codes))))
+    measure = jax.jit(jax.vmap(lambda codes: (postfix.is_valid(codes, 1), postfix.height(codes))))
     trained = np.empty((0, len(POINTS)))
     for index in range(16):
         population, state = ask(jax.random.key(index), state)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.evolution import growth, postfix, variation
+from metaevo.evolution import postfix, variation
 
 OPERATIONS = "add", "negate", "clip", "where", "multiply", "tanh"
 LENGTH, DRAWS = 12, 2000
@@ -73,7 +73,7 @@ def changed(own, donor):
 @functools.cache
 def programs():
     def draw(key):
-        return growth.random_program(key, OPERATIONS, 2, LENGTH, LENGTH)
+        return variation.random_program(key, OPERATIONS, 2, LENGTH, LENGTH)
 
     found = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(5), 400))
     return [np.asarray(each) for each in found]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import growth, postfix
+from metaevo.evolution import postfix, variation
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.parts import formula, interpreter, languages, program
 from metaevo.parts.expressions import compiled, parse
@@ -31,7 +31,7 @@ def read(expression):
 @pytest.fixture(scope="module")
 def drawn():
     def one(key):
-        return growth.random_program(key, ALL[:-1], len(NAMES), LENGTH, DEPTH)
+        return variation.random_program(key, ALL[:-1], len(NAMES), LENGTH, DEPTH)
 
     found = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), 256))
     return tuple(map(np.asarray, found))
@@ -40,12 +40,15 @@ def drawn():
 @pytest.fixture(scope="module")
 def value_and_slope():
     """Of programs [N, L] at points x, y [S], as [N, S], with the derivative by x."""
-    loss = interpreter.differentiable(
-        ALL, lambda others: others["program"], lambda x, others: (x, others["y"])
-    )
+
+    def evaluate(program, inputs, number):
+        return interpreter.evaluate(ALL, program, (inputs["x"], inputs["y"]))
+
+    rule = languages.Rule(frozenset(NAMES), evaluate, forward=True)
+    loss = languages.differentiable(rule, lambda x, others: {"x": x, "y": others["y"]})
 
     def at(codes, constants, x, y):
-        return jax.value_and_grad(loss)(x, {"program": (codes, constants), "y": y})
+        return jax.value_and_grad(loss)(x, {"meta_params": (codes, constants), "y": y})
 
     over_points = jax.vmap(at, in_axes=(None, None, 0, 0))
     return jax.jit(jax.vmap(over_points, in_axes=(0, 0, None, None)))
@@ -125,7 +128,7 @@ def test_random_programs_keep_their_limits(drawn):
     codes, constants = drawn
     assert np.asarray(jax.vmap(lambda each: postfix.is_valid(each, 2))(codes)).all()
     assert not np.asarray(jax.vmap(lambda each: postfix.is_valid(each, 1))(codes)).all()
-    heights = np.asarray(jax.vmap(growth.height)(codes))
+    heights = np.asarray(jax.vmap(postfix.height)(codes))
     sizes = (codes > 0).sum(axis=1)
     assert heights.max() == DEPTH
     assert set(sizes) == set(range(1, LENGTH + 1))
@@ -261,7 +264,7 @@ def test_validity():
     assert languages.is_valid(outputs).tolist() == [True, False, False]
     no_program = {"codes": jnp.full((1, 24), 3), "constants": jnp.zeros((1, 24))}
     for gives in ("value", "slope"):
-        config = program.Program("policy_loss", gives, operations=("add",))
+        config = program.Program("policy_loss", gives=gives, operations=("add",))
         assert not languages.is_valid(config.fingerprint(no_program))
 
 

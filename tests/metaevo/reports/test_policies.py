@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metaevo.reports.policies import grid_map, record_episode, renderer, save_gif
+from metaevo.reports.policies import record_episode, renderer, save_gif
+from metaevo.reports.results import draw_values
 from purerl import envs
+from purerl.envs.grid import MOVES
 from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(0)
@@ -94,26 +96,14 @@ def test_environments_draw_their_states(name, actions):
     assert len({frame.tobytes() for frame in frames}) > 1
 
 
-def test_states_lie_row_by_row():
-    raw = {"observations": "raw"}
-    assert grid_map(envs.make("GridWorld", size=[2, 5], **raw)[0], 10).shape == (2, 5)
-    assert grid_map(envs.make("FrozenLake-misc", **raw)[0], 16).shape == (4, 4)
-    assert grid_map(envs.make("DeepSea-bsuite", observations="index", size=6)[0], 36).moves == ()
-    assert grid_map(envs.make("CartPole-v1", **raw)[0], 7) is None
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["GridWorld", "FrozenLake-misc", "FourRooms-misc"])
-def test_moves_match_the_environment(name):
-    """Random steps away from walls change the state's number as the arrow says, unless it slips."""
-    env, params = envs.make(name, observations="index")
-    cells = grid_map(env, env.observation_space(params).n)
-    step, key, seen = jax.jit(env.step), jax.random.key(0), set()
-    obs, state = env.reset(key, params)
-    for index, action in enumerate(np.random.default_rng(0).integers(4, size=150)):
-        after, state, *_, info = step(jax.random.fold_in(key, index), state, action, params)
-        down, right = cells.moves[action]
-        if int(info["final_observation"]) - int(obs) == down * cells.shape[1] + right:
-            seen.add(int(action))
-        obs = after
-    assert seen == set(range(env.num_actions))
+def test_the_figure_of_a_table_shows_greedy_moves_and_visited_cells():
+    q, visits = np.zeros((6, 4)), np.ones((6, 4))
+    q[0, 0], q[1, 1], q[4, 2], visits[5] = 2.0, 1.0, 0.5, 0
+    q[5, 3] = 9.0
+    axes, counts, *_ = draw_values(q, visits, (2, 3), MOVES).axes
+    shown = axes.images[0].get_array()
+    assert shown.filled(-1.0).tolist() == [[2.0, 1.0, 0.0], [0.0, 0.5, -1.0]]
+    assert counts.images[0].get_array().mask.tolist() == [[False] * 3, [False, False, True]]
+    (arrows,) = axes.collections  # right, down and left; none without a preference
+    assert arrows.get_offsets().tolist() == [[0, 0], [1, 0], [1, 1]]
+    assert np.sign([arrows.U, arrows.V]).tolist() == [[1, 0, -1], [0, 1, 0]]
