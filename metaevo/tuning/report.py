@@ -129,11 +129,13 @@ def draw(study: optuna.Study, directory: Path) -> None:
         if any(len(trial.intermediate_values) > 1 for trial in trials):
             drawn["rungs"] = visual.plot_intermediate_values(study)
         for name, axes in drawn.items():
-            first, rows = np.ravel(np.asarray(axes, dtype=object))[0], len(np.atleast_2d(axes))
+            grid = np.asarray(axes, dtype=object)
+            first = grid.ravel()[0]
             figure = first.figure
             figure.suptitle("")  # a report has its own heading
-            figure.set_layout_engine("constrained")
-            figure.set_size_inches(WIDTH, max(4.5, 2.4 * rows))
+            if grid.ndim:
+                figure.set_layout_engine("constrained")
+            figure.set_size_inches(WIDTH, max(4.5, 2.4 * len(grid) if grid.ndim > 1 else 0.0))
             if name == "rungs" and first.get_legend() is not None:
                 first.get_legend().remove()  # one line per trial
             directory.mkdir(parents=True, exist_ok=True)
