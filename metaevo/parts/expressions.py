@@ -117,6 +117,8 @@ def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Ex
         if sum(1 for _ in _parts(tree)) > MAX_NODES:
             raise ValueError(f"is too long (at most {MAX_NODES} numbers, names and operations)")
         _check_constants(tree, numbers)
+    except RecursionError:
+        raise ValueError(f"{shown}: is too deep (at most {MAX_DEPTH} levels)") from None
     except ValueError as error:
         raise ValueError(f"{shown}: {error}") from None
     return Expression(tree)

@@ -199,10 +199,11 @@ def _run(
     slopes = None if input_slopes is None else jnp.concatenate([jnp.stack(input_slopes), empty])
     if operations:
         start, slopes = jax.lax.fori_loop(0, jnp.max(counts), row, (start, slopes))
-    value = operand(start, *result)
+    value = jnp.clip(operand(start, *result), -LIMIT, LIMIT)  # of a program without operations
     if slopes is None:
         return value, jnp.zeros_like(value)
-    return value, operand(slopes, result[0], jnp.zeros_like(result[1]))
+    slope = operand(slopes, result[0], jnp.zeros_like(result[1]))
+    return value, jnp.where(jnp.abs(value) >= LIMIT, 0.0, slope)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

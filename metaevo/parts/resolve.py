@@ -51,6 +51,10 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
     function, meta_params = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
     if callable(function):
         return Filling(HandWritten(slot.name, function), meta_params)
+    if isinstance(given, tuple):
+        raise ConfigError(
+            f"{slot.name} = {show(given)}: must be a pair of a function and its meta-parameters"
+        )
     reference = str(given)
     used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):

@@ -64,7 +64,10 @@ def newest(
             tree, metadata = load_tree(path, template, {"index": index, **(expected or {})})
             if metadata.get(RECORDS, math.inf) <= recorded:
                 return tree, metadata
-            warnings.warn(f"{path} is not usable: metrics.jsonl lacks records", stacklevel=2)
+            lacks = (
+                "metrics.jsonl lacks records" if RECORDS in metadata else "of an earlier version"
+            )
+            warnings.warn(f"{path} is not usable: {lacks}", stacklevel=2)
         except CheckpointError as error:
             warnings.warn(str(error), stacklevel=2)
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")

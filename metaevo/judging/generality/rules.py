@@ -79,4 +79,5 @@ def _key_of_part(text: str, filling: Filling) -> str:
         return digest(f"{part.slot} {text}")
     weights = digest_of_values(meta_params)[:16]
     source = code.digest_of(text) if is_name(text) else None
-    return digest(type(part).__name__, to_dict(part), weights, source)
+    settings = dict(sorted(to_dict(part).items()))
+    return digest(type(part).__name__, settings, weights, source)
