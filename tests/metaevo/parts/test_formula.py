@@ -43,7 +43,8 @@ REFUSED = [
     "[error for error in (1,)]", "open(error)", "exp(x=error)", "exp(*error)", "exp(error, error)",
     "error if error else 0", "error > 0", "where(error, 1, 2)", "0 < error < 1", "'error'", "True",
     "1j", "error // 2", "x := 1", "import os", "error\n+ 1", "error; error", "", "\0",
-    "(" * 300 + "error" + ")" * 300, "-" * 900 + "error", "1" + "+1" * 400, "error " * 400, "error" + ".a" * 900,
+    "(" * 300 + "error" + ")" * 300, "-" * 900 + "error", "1" + "+1" * 400, "error " * 400,
+    "error" + ".a" * 900,
 ]  # fmt: skip
 
 
