@@ -36,8 +36,9 @@ def evolutions_in(path: Path) -> list[Path]:
 
 
 def has_evolved(run: RunDirectory, generations: int) -> bool:
-    """Return whether so many generations, or more, are recorded."""
-    return len(run.read_metrics("generation")) >= generations
+    """Return whether so many generations, or more, are recorded without a gap."""
+    found = [record["generation"] for record in run.read_metrics("generation")]
+    return found == list(range(len(found))) and len(found) >= generations
 
 
 def is_finished(run: RunDirectory) -> bool:

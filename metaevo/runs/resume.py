@@ -1,8 +1,8 @@
 """What only a resumed run needs: the same settings, and the state from which it continues."""
 
-import math
 import os
 import warnings
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,12 +45,12 @@ def newest(
     template: PyTree,
     *,
     expected: PlainDict | None = None,
-    recorded: float = math.inf,
+    recorded: bytes | None = None,
 ) -> tuple[PyTree, PlainDict]:
     """Return the newest usable checkpoint and its metadata; warn about the others.
 
-    A checkpoint is usable if metrics.jsonl, of which so many bytes are `recorded`, has all records
-    before it.
+    If the content of metrics.jsonl is given, `recorded`, a checkpoint is usable if it begins with
+    all records before it.
 
     Raises:
         CheckpointError: if no checkpoint is usable, see `load_tree`.
@@ -62,12 +62,14 @@ def newest(
         path = path_of(folder, index)
         try:
             tree, metadata = load_tree(path, template, {"index": index, **(expected or {})})
-            if metadata.get(RECORDS, math.inf) <= recorded:
+            if recorded is None:
                 return tree, metadata
-            lacks = (
-                "metrics.jsonl lacks records" if RECORDS in metadata else "of an earlier version"
-            )
-            warnings.warn(f"{path} is not usable: {lacks}", stacklevel=2)
+            if RECORDS not in metadata:
+                raise CheckpointError(f"{path} is not usable: of an earlier version")
+            size, digest = metadata[RECORDS]
+            if len(recorded) >= size and zlib.crc32(recorded[:size]) == digest:
+                return tree, metadata
+            raise CheckpointError(f"{path} is not usable: metrics.jsonl lacks records before it")
         except CheckpointError as error:
             warnings.warn(str(error), stacklevel=2)
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
@@ -89,7 +91,7 @@ def restore(run: "Run[Any]", template: PyTree) -> tuple[PyTree, int, float] | No
     expected = {"run_id": run.resolved["run_id"]}
     tree, about = newest(directory.checkpoints, template, expected=expected, recorded=recorded)
     if recorded:
-        os.truncate(directory.metrics_path, about[RECORDS])
+        os.truncate(directory.metrics_path, about[RECORDS][0])
     forget_end(directory)
     return tree, about["index"], float(about["seconds"])
 

@@ -13,6 +13,7 @@ import sys
 import traceback
 import uuid
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,7 +212,8 @@ class Run(Generic[S]):
         The records before it have reached the disk by then.
         """
         about = {"run_id": self.resolved["run_id"], "seconds": seconds}
-        about[RECORDS] = self.directory.sync()
+        records = self.directory.sync()
+        about[RECORDS] = [len(records), zlib.crc32(records)]
         keep = self.settings.run.keep_checkpoints
         checkpoint.save(self.directory.checkpoints, index, tree, metadata=about, keep=keep)
 

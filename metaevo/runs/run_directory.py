@@ -29,7 +29,7 @@ from metaevo.config.checks import Count, Index, Measure, Seconds, Text, check
 SCORES, UNSEEN = "scores", "unseen"
 """Names of the judgements of an evolution: on its own tasks, and on tasks that it has not seen."""
 RECORDS = "records"
-"""Metadata of a checkpoint: the bytes of metrics.jsonl with all records before it."""
+"""Metadata of a checkpoint: size and CRC-32 of metrics.jsonl with all records before it."""
 _NAME_ERRORS = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
@@ -198,14 +198,14 @@ class RunDirectory:
         files.append_line(self.metrics_path, record)
         return record
 
-    def sync(self) -> int:
-        """Write metrics.jsonl through to the disk, for power failures; return its size in bytes."""
+    def sync(self) -> bytes:
+        """Write metrics.jsonl through to the disk, for power failures; return its content."""
         try:
             with open(self.metrics_path, "rb") as file:
                 os.fsync(file.fileno())
-                return file.seek(0, os.SEEK_END)
+                return file.read()
         except FileNotFoundError:
-            return 0
+            return b""
 
     def lines(self) -> Iterator[tuple[bytes, PlainDict]]:
         """Yield each line of metrics.jsonl with its record, without an incomplete last line."""
