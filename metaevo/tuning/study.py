@@ -39,6 +39,8 @@ _IDENTITY = "metaevo"
 """Attribute of a study: the settings that all its processes share."""
 _RESULT = "result"
 """Attribute of a decided trial: what Optuna has no place for."""
+_RETRIED = "retry_history"
+"""Optuna's attribute of a queued trial: the numbers of the trials that it repeats."""
 _KEPT = ("outcome", "scores", "frames", "diverged", "reason")
 
 
@@ -101,13 +103,19 @@ class Study:
         self._check()
 
     def __enter__(self) -> "Study":
-        """Begin to work; a resumed run queues the trials of the process that was killed."""
-        for trial in self.optuna_study.get_trials(states=(TrialState.RUNNING,)):
-            if not self._is_shared:
+        """Begin to work; a resumed run queues the trials of the process that was killed.
+
+        A trial has failed after it is queued: a kill in between must not lose it.
+        """
+        trials = [] if self._is_shared else self.optuna_study.get_trials()
+        queued = {number for each in trials for number in each.system_attrs.get(_RETRIED, ())}
+        for trial in trials:
+            if trial.state == TrialState.RUNNING:
                 if len(trial.params) < len(self.space):  # it is drawn again
                     trial.params, trial.distributions = {}, {}
+                if trial.number not in queued:
+                    queue_again(self.optuna_study, trial)
                 self._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-                queue_again(self.optuna_study, trial)
         return self
 
     def __exit__(self, *error: object) -> None:

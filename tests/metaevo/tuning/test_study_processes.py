@@ -75,11 +75,12 @@ def test_a_journal_is_continued_wherever_its_process_died(tmp_path, make_config,
     for count in range(0, 40, 3):
         path = tmp_path / str(count)
         path.mkdir()
-        victim = Study(path, config, space, seed=0)
-        backend = victim._storage._backend
-        backend.append_logs = killed_after(count, backend.append_logs)
-        with contextlib.suppress(KilledError), victim:
-            work(victim, 1.0)
+        for writes in (count, count % 4):  # the second one dies while it queues trials
+            victim = Study(path, config, space, seed=0)
+            backend = victim._storage._backend
+            backend.append_logs = killed_after(writes, backend.append_logs)
+            with contextlib.suppress(KilledError), victim:
+                work(victim, 1.0)
         with Study(path, config, space, seed=0) as study:
             before = study.trials()
             work(study, 2.0)
