@@ -99,7 +99,7 @@ class Config(training.BaseConfig):
             )
 
 
-class Hyperparams(losses.Hyperparams, training.BaseHyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
