@@ -143,7 +143,7 @@ def parse_settings(
             args.config = find_preset(args.config)
             known = load_yaml(args.config)
         elif getattr(args, "resume", False):
-            known = settings_in(args, overrides, lambda saved: saved)
+            known = settings_in(args, overrides, lambda saved: saved, command)
         else:
             known = defaults(args, overrides)
         raw = merge(_without_layers(known, overrides), overrides)
@@ -171,15 +171,21 @@ def parse_settings(
 
 
 def settings_in(
-    args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
+    args: argparse.Namespace,
+    overrides: PlainDict,
+    adapt: Callable[[PlainDict], PlainDict],
+    command: str | None = None,
 ) -> PlainDict:
     """Return the settings of the run that the command line names, adapted for this command.
 
     Raises:
-        ConfigError: if it names no run, or not all code of the run.
+        ConfigError: if it names no run, or one of another `command`, or not all code of the run.
     """
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
+    began = content["resolved"].get("job_type", "").replace("evolution", "evolve")
+    if command and began not in ("", command):
+        raise ConfigError(f"{run.path} holds a run of metaevo {began}, not of metaevo {command}")
     settings = adapt(content["config"])
     if args.code or names_in(overrides):
         start_jax()

@@ -143,7 +143,7 @@ def evolve_all(
         own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
         settings = replace(run.settings, run=own_config)
         with _open_inside(run, settings, f"seed_{own_config.seed}") as own:
-            if own.before is not None and _is_saved(own.directory, settings.evolution.generations):
+            if own.saved is not None and _is_saved(own.directory, settings.evolution.generations):
                 continue
             text = f"evolution {place + 1} of {count}: seed {own_config.seed}"
             print(text, file=sys.stderr, flush=True)
@@ -166,7 +166,7 @@ def _open_inside(
     path = run.directory.path / name
     directory = RunDirectory(path)
     begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.before is not None and any(map(os.path.lexists, begun))
+    resume = run.saved is not None and any(map(os.path.lexists, begun))
     directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
     with (
         directory.locked(f"continue with: {how_to_continue(run.directory)}"),

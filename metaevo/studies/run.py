@@ -138,19 +138,17 @@ def _resolve(
     It is finished if all generations are in `evolved`, the directories of its evolutions, and its
     report was made with the same evaluation settings.
     """
-    if run.before is None:
+    if run.saved is None:
         measured = study.measure()
         study.keep(run.directory, measured)
         return measured
     from metaevo.runs.finding import has_evolved
 
     resolved, config = dict(run.resolved), run.settings.evolution
-    same_end = run.before.evaluation == run.settings.evaluation
-    is_reported = same_end and run.directory.report_path.exists()
-    if is_reported and all(has_evolved(each, config.generations) for each in evolved):
+    is_evolved = all(has_evolved(each, config.generations) for each in evolved)
+    if is_evolved and run.is_over("evaluation."):
         return None
-    before = run.before.evolution.chunk_size
-    if config.chunk_size not in (None, before):
+    if config.chunk_size is not None and "evolution.chunk_size" in run.changed:
         resolved["chunk_size"] = config.chunk_size
     study.keep(run.directory, resolved)
     return resolved
@@ -179,7 +177,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = devices.raise_on_all(lambda: _restored(run, evolution))
+    restored = devices.raise_on_all(lambda: run.restore(evolution.template))
     state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -200,15 +198,6 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
             study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
-
-
-def _restored(run: Run[EvolutionSettings], evolution: Evolution) -> tuple[State, int, float] | None:
-    """Return the state from which a resumed run continues, if it has any."""
-    if run.before is None:
-        return None
-    from metaevo.runs import resume
-
-    return resume.restore(run, evolution.template)
 
 
 def _blocks(
