@@ -229,9 +229,7 @@ def judge(
 
 def _found(study: "Study", run_dir: Path) -> "MetaParams":
     """Return the meta-parameters that a run has found."""
-    import jax
-    import numpy as np
-
+    from metaevo.evolution.problem import check_candidate
     from metaevo.parts.resolve import parts_of
     from metaevo.runs import checkpoint
     from metaevo.tasks.problem import LearnerProblem
@@ -241,9 +239,6 @@ def _found(study: "Study", run_dir: Path) -> "MetaParams":
     path = RunDirectory(run_dir).meta_params
     if not os.path.isfile(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name} in it)")
-    found: Any
-    found, _ = checkpoint.load_tree(path)
-    fits = jax.eval_shape(study.problem.init, jax.random.key(0))
-    if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
-        raise ConfigError(f"{path}: what was found does not fit these settings")
+    found: Any = checkpoint.load_tree(path)[0]
+    check_candidate(study.problem, found, str(path))
     return found

@@ -72,10 +72,9 @@ def run_evolutions(
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     path, config = run.directory.path, run.settings.run
-    several, seeds = config.evolution_seeds > 1, range(config.evolution_seeds)
-    evolved = [run.directory]
+    several, evolved = config.evolution_seeds > 1, [run.directory]
     if several:
-        evolved = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
+        evolved = [RunDirectory(path / f"seed_{seed}") for seed in config.seeds]
     print(f"run directory: {path}", file=sys.stderr, flush=True)
     resolved = devices.broadcast_from_first(lambda: _resolve(study, run, evolved))
     if resolved is None:

@@ -44,9 +44,14 @@ class RunConfig(RecordConfig):
     evolution_seeds: Annotated[int, Interval(ge=1, le=1000)] = 1
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 
+    @property
+    def seeds(self) -> range:
+        """The seeds of the evolutions."""
+        return range(self.seed, self.seed + self.evolution_seeds)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed + self.evolution_seeds - 1 > MAX_SEED:
+        if self.seeds[-1] > MAX_SEED:
             raise ValueError(
                 f"seed = {self.seed} with evolution_seeds = {self.evolution_seeds}: the last seed "
                 f"must be at most {MAX_SEED}"

@@ -193,6 +193,10 @@ class Population(Trainings):
 
     # --- On the devices ---------------------------------------------------------------------------
 
+    def start(self, seed: int) -> list[Row]:
+        """Return untrained agents on the devices, see `keys`."""
+        return self.place(self.init(self.keys(seed)).rows)
+
     def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
         return list(self._placed(rows))

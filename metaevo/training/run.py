@@ -15,7 +15,6 @@ import numpy as np
 
 from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
 from metaevo.parts.part import Part
@@ -108,7 +107,7 @@ def train(
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
         population = _population(settings, given=functions)
-        begun, total = _untrained(settings, population), population.num_updates
+        begun, total = population.start(seed), population.num_updates
         trained = population.blocks(begun, 0, total, settings.run.block_seconds)
         with Progress(total=total, desc="training", unit="update") as bar:
             for agents, length, _ in trained:  # noqa: B007 (used below)
@@ -186,19 +185,13 @@ def _population(
     return population
 
 
-def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
-    """Return new agents on the devices."""
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    return population.place(population.init(keys).rows)
-
-
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
     restored = run.restore(population.template)
     if restored is None:  # so that a checkpoint precedes all records
-        chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
+        chunks, done, seconds = population.start(config.seed), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         tree, done, seconds = restored
