@@ -143,7 +143,7 @@ class EvolveSettings(EvolutionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        count, most = self.tasks_per_generation, len(self.tasks or {})
+        count = self.tasks_per_generation
         if self.tasks is None:
             if count is not None:
                 raise ValueError(f"tasks_per_generation = {count}: needs tasks")
@@ -155,8 +155,6 @@ class EvolveSettings(EvolutionSettings):
                 "task and tasks: must be only one of them; a rule of several tasks is judged on "
                 "others by metaevo evaluate --unseen FILE"
             )
-        if count is not None and count > most:
-            raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
     def build(self, run_path: Path | None = None) -> LearnerProblem:
         """Return the parts on their tasks, and on those of `evaluation.unseen`."""

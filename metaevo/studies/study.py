@@ -19,7 +19,6 @@ from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
     Purpose,
-    check_meta_params,
     check_problem,
     keys_for,
 )
@@ -89,7 +88,6 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategy.perturbs)
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:
@@ -115,8 +113,7 @@ class Study:
         if not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
-            measured_on = problem.references(), problem.weights
-            ends = measure_scales(*measured_on, seed=run.seed, quick=run.quick)
+            ends = measure_scales(problem, seed=run.seed, quick=run.quick)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 
