@@ -26,7 +26,7 @@ from metaevo.config import (
 )
 from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import UNSEEN, RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     settings, before, args = settings_of_run(
         parser,
         argv,
-        lambda saved, args: _defaults(saved, args.unseen),
+        lambda saved, args: with_unseen(saved, _unseen(saved, args.unseen)),
         fixed="a part is judged as it is",
         also=("run.",),
     )
@@ -172,23 +172,23 @@ def _changes(settings: "EvolutionSettings", before: "EvolutionSettings") -> str:
     return "_".join(dict.fromkeys(names))
 
 
-def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
-    """Return a run's settings with other unseen tasks; a run of another study as it is."""
+def with_unseen(saved: PlainDict, changes: PlainDict) -> PlainDict:
+    """Return a run's settings with other unseen tasks, and their whole budget.
+
+    Those of a run of another study are returned as they are.
+    """
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
         return saved
-    return saved | {"evaluation": evaluation | {"unseen": tasks}}
+    return saved | {"evaluation": evaluation | {"quick_unseen": False} | changes}
 
 
-def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
-    """Return a run's settings with the unseen tasks of this evaluation, and its whole budget."""
-    if "quick_unseen" in saved.get("evaluation", {}):
-        saved = {**saved, "evaluation": {**saved["evaluation"], "quick_unseen": False}}
-    if unseen:
-        return with_unseen(saved, load_yaml(Path(unseen)))
-    if unseen is None and not saved.get("tasks"):
-        return with_unseen(saved, {})  # the question is another task
-    return saved
+def _unseen(saved: PlainDict, file: str | None) -> PlainDict:
+    """Return the unseen tasks of an evaluation, if they differ from the run's."""
+    if file:
+        return {"unseen": load_yaml(Path(file))}
+    # Without the flag, the question is another task.
+    return {"unseen": {}} if file is None and not saved.get("tasks") else {}
 
 
 def judge(
@@ -212,9 +212,8 @@ def judge(
     meta_params = _found(study, run_dir)
     learned = {LEARNED: meta_params}
     if dry_run:
-        judgements = study.judgements(learned).items()
-        chosen = {key: each for key, each in judgements if key == UNSEEN or not only_unseen}
-        print(Table("Plan", ["", ""], planned(chosen)).text())
+        judgements = study.judgements(learned, only_unseen=only_unseen)
+        print(Table("Plan", ["", ""], planned(judgements)).text())
         return 0
     run = RunDirectory(run_dir / "transfer" / name)
 

@@ -62,10 +62,13 @@ class Program(ABC, Generic[S]):
     """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
+    length, unit = 1, "call"
+    """without frames: the sum of all `count` for a setting on one seed, and its unit"""
 
+    @property
     def work(self) -> tuple[int, str]:
-        """Return the sum of all `count` for a setting on one seed, and its unit."""
-        return self.frames, "frame"
+        """The sum of all `count` for a setting on one seed, and its unit."""
+        return (self.frames, "frame") if self.frames else (self.length, self.unit)
 
     def __init__(self, settings: S) -> None:
         """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
@@ -197,9 +200,6 @@ def function_objective(
                 scores.append([float(function(each))])
                 count(1)
             yield Rung(np.array(scores), np.zeros(len(scores)))
-
-        def work(self) -> tuple[int, str]:
-            return 1, "call"
 
     config = replace(config, scheduler="none", seeds=1, confirm_seeds=0)
     return Objective(free_space(rules), config, dict, Function)

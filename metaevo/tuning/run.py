@@ -94,7 +94,7 @@ def run_sweep(
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds
-        work, unit = program.work()
+        work, unit = program.work
         done = logged if program.frames else len(study.trials()) * config.seeds * work
         with Progress(
             total=agents * work, initial=done, desc="searching", unit=unit,
