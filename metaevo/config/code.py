@@ -239,7 +239,7 @@ def keep(run_path: Path, settings: PlainMapping) -> None:
             file, source = Path(where).name, _path(name).read_bytes()
             if copied.setdefault(file, source) != source:
                 raise ConfigError(f"two files of code are called {file}; rename one")
-            files.write_atomic(files.make_folder(run_path / RECORDED) / file, source)
+            files.write_atomic(run_path / RECORDED / file, source)
 
 
 def use(

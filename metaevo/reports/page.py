@@ -139,7 +139,6 @@ def write_report(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     page = template.render(title=title, subtitle=subtitle, sections=sections)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # File names may hold bytes that are not UTF-8, which are escaped.
     files.write_atomic(path, page.encode("utf-8", "backslashreplace"))
     if show:

@@ -220,7 +220,6 @@ def add_legend(figure: "Figure") -> None:
 def save_figure(figure: "Figure", path: str | Path) -> Path:
     """Write the PNG atomically: a report or a viewer never sees half of a figure."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as file:
         # Without the version of matplotlib in the file, equal figures are equal bytes.
         figure.savefig(file, format="png", metadata={"Software": None})

@@ -26,6 +26,7 @@ from purerl.envs.grid_world import GridWorld
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
+from purerl.wrapped import innermost
 
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
@@ -152,24 +153,21 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
     settings, figures, trained = run.settings, run.directory.figures, result.policies
     plots.save_figure(draw_curves(result.curves(title_of(settings))), figures / CURVES)
-    grid: Any = task.learner.env
-    while hasattr(grid, "env"):
-        grid = grid.env
-    if isinstance(grid, GridWorld) and hasattr(trained, "visits"):
+    env: Any = innermost(task.learner.env)[0]
+    if isinstance(env, GridWorld) and hasattr(trained, "visits"):
         q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
-        values = draw_values(q, visits, grid.shape, MOVES)
+        values = draw_values(q, visits, env.shape, MOVES)
         plots.save_figure(values, figures / VALUE_MAP)
     if settings.evaluation.film is not False and policies.renderer(task.learner.env) is not None:
         policy = jax.tree.map(lambda leaf: leaf[0], trained)
         (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
         options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
+        fps = 30.0 if "classic_control" in type(env).__module__ else 8.0
         try:
             frames = policies.record_episode(task.learner, policy, key, task.env_params, **options)
+            policies.save_gif(figures / FILM, frames, fps)
         except Exception as error:  # a user's `render` may raise anything
             warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
-            return
-        fps = 30.0 if task.learner.env.name in policies.CLASSIC_CONTROL else 8.0
-        policies.save_gif(figures / FILM, frames, fps)
 
 
 def _write_report(

@@ -138,7 +138,6 @@ def draw(study: optuna.Study, directory: Path) -> None:
             figure.set_size_inches(WIDTH, max(4.5, 2.4 * len(grid) if grid.ndim > 1 else 0.0))
             if name == "rungs" and first.get_legend() is not None:
                 first.get_legend().remove()  # one line per trial
-            directory.mkdir(parents=True, exist_ok=True)
             with files.replacing(directory / f"{name}.png") as file:
                 figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
             pyplot.close(figure)
