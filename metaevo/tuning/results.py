@@ -96,11 +96,8 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     scores = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
     variants = [
         {
-            "name": name,
+            **statistics.summarise(name, own),
             "settings": params[name],
-            "scores": own,
-            "seeds": len(own),
-            **statistics.summarise(own)._asdict(),
             "diverged": rung.diverged[0],
             "frames": rung.frames,
         }
