@@ -105,6 +105,6 @@ def table(rows: "Iterable[Measured]") -> "Table":
         columns[3:] = [part for part in each.parts if part != UNSEEN]
         texts = ["" if math.isnan(other.value) else f"{other.value:.2f}" for other in others]
         tasks = each.parts[UNSEEN]
-        whole = estimate(score) if tasks else MISSING
+        whole = estimate(score, decimals=2) if tasks else MISSING
         cells.append([each.rule, whole, str(len(tasks)), *texts])
     return Table("", columns, cells, note=NOTE)

@@ -38,7 +38,8 @@ def table(result: RunComparison) -> Table:
 
 def _cell(name: str, value: object) -> object:
     if isinstance(value, Estimate):
-        shown = estimate(value, sign=name == "difference")
+        decimals = 2 if name == "probability_of_improvement" else None
+        shown = estimate(value, sign=name == "difference", decimals=decimals)
         has_one = value.interval == (value.value, value.value)  # seed, or equal ones
         return shown.partition(" ")[0] if has_one else shown
     if name == "p" and isinstance(value, float):

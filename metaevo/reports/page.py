@@ -214,18 +214,21 @@ def _printed(renderable: Any) -> str:
 # --- Numbers as text ----------------------------------------------------------------------------
 
 
-def estimate(found: tuple[float, tuple[float, float]], *, sign: bool = False) -> str:
+def estimate(
+    found: tuple[float, tuple[float, float]], *, sign: bool = False, decimals: int | None = None
+) -> str:
     """Format a value and its interval with the same decimals: "108.4 [106.0, 110.8]".
 
-    These are two significant digits of the interval's width, but no more than `DIGITS` + 1 of the
-    values. With `sign`, positive numbers have one too, as differences do.
+    By default these are two significant digits of the interval's width, but no more than
+    `DIGITS` + 1 of the values. With `sign`, positive numbers have one too, as differences do.
     """
     value, (low, high) = found
     values, width = (value, low, high), high - low
-    decimals = _shared_decimals(values) or 0
-    if math.isfinite(width) and width > 0:
+    if decimals is None and math.isfinite(width) and width > 0:
         largest = max(map(abs, values))
         decimals = max(0, min(1 - _exponent(width), DIGITS - _exponent(largest), 12))
+    elif decimals is None:
+        decimals = _shared_decimals(values) or 0
     texts = [f"{each:{'+' if sign else ''}z,.{decimals}f}" for each in values]
     middle, *ends = (text if text.strip("+0.") else text.lstrip("+") for text in texts)
     return f"{middle} [{', '.join(ends)}]"

@@ -71,14 +71,11 @@ def estimate(scores: Runs, *, resamples: int = RESAMPLES) -> Estimate:
     return Estimate(iqm(np.concatenate(strata)), interval_of(redrawn))
 
 
-def summarise(name: str, scores: ArrayLike) -> dict[str, Any]:
-    """Return a row of evaluation.json: a name, scores [seeds], and statistics of the finite ones.
-
-    They are None without any.
-    """
+def summarise(scores: ArrayLike) -> dict[str, Any]:
+    """Return scores [seeds], and seeds, mean, iqm and interval of the finite ones, or None."""
     array = np.asarray(scores, np.float64)
     known = array[np.isfinite(array)]
-    row = {"name": name, "scores": array, "seeds": len(known)}
+    row = {"scores": array, "seeds": len(known)}
     if not len(known):
         return {**row, "mean": None, "iqm": None, "interval": (None, None)}
     iqm, interval = estimate(known)

@@ -83,7 +83,7 @@ def finish(
     if result.evaluations is not None:
         scores[GREEDY] = result.evaluations[:, -1]  # at the end of training
     scores |= _play(run, population, result.policies)
-    rows = [summarise(name, each) for name, each in scores.items()]
+    rows = [{"name": name, **summarise(each)} for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})

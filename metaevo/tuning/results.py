@@ -96,8 +96,9 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     scores = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
     variants = [
         {
-            **statistics.summarise(name, own),
+            "name": name,
             "settings": params[name],
+            **statistics.summarise(own),
             "diverged": rung.diverged[0],
             "frames": rung.frames,
         }

@@ -66,11 +66,11 @@ def test_tasks_are_strata():
 
 
 def test_summary():
-    row = statistics.summarise("x", [1.0, NAN, 10.0, 3.0, 10.0])
+    row = statistics.summarise([1.0, NAN, 10.0, 3.0, 10.0])
     assert (row["seeds"], row["mean"]) == (4, 6.0)
     assert row["iqm"] == 6.5  # the middle two of 1, 3, 10, 10
-    assert statistics.summarise("x", [7.0])["interval"] == (7.0, 7.0)
-    assert statistics.summarise("x", [NAN])["iqm"] is None
+    assert statistics.summarise([7.0])["interval"] == (7.0, 7.0)
+    assert statistics.summarise([NAN])["iqm"] is None
 
 
 def test_mean_curve_skips_missing_values():
