@@ -79,7 +79,7 @@ class Config(replay.ReplayConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        networks.check_unused(self)
+        networks.check_config(self)
 
 
 class Hyperparams(training.BaseHyperparams):

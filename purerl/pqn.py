@@ -79,7 +79,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        networks.check_unused(self)
+        networks.check_config(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=False)
 
 

@@ -254,6 +254,9 @@ def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Itera
     try:
         yield
     except StopRequestedError:
+        if not run.config_path.exists():
+            run.discard()
+            hint = "there was nothing to save yet"
         print(f"stopped; {hint}", file=sys.stderr)
     except jax.errors.JaxRuntimeError as error:  # a callback has raised, or memory has run out
         if not alone:

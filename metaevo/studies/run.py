@@ -139,7 +139,8 @@ def _resolve(
     report was made with the same evaluation settings.
     """
     if run.before is None:
-        measured = study.measure()
+        alone = jax.process_count() == 1  # otherwise the other processes wait
+        measured = study.measure(run.stop.check) if alone else study.measure()
         study.keep(run.directory, measured)
         return measured
     from metaevo.runs.finding import has_evolved

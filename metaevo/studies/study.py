@@ -102,11 +102,12 @@ class Study:
             one.check_memory(one.name, shapes, kept=1, at_once=1)
         self.judgements({LEARNED: shapes})
 
-    def measure(self) -> PlainDict:
+    def measure(self, check_stop: Callable[[], None] = lambda: None) -> PlainDict:
         """Return what a run measures before evolution and saves, as plain data.
 
         This is the digest of the source code of the problem's class, if it is the user's; of a
-        learner on several tasks also the scale of each, unless it is known.
+        learner on several tasks also the scale of each, unless it is known. `check_stop` is called
+        often, and raises to stop.
         """
         problem, run, source = self.problem, self.settings.run, self._digest()
         measured: PlainDict = {} if source is None else {CODE: source}
@@ -115,8 +116,10 @@ class Study:
         if not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
-            measured_on = problem.references(), problem.weights
-            ends = measure_scales(*measured_on, seed=run.seed, quick=run.quick)
+            ends = measure_scales(
+                problem.references(), problem.weights,
+                seed=run.seed, quick=run.quick, check_stop=check_stop,
+            )  # fmt: skip
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 

@@ -1,6 +1,6 @@
 """The scales of several tasks: scores that count as 0, random play, and as 1, the reference."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -16,26 +16,40 @@ SEEDS = 16
 
 
 def measure_scales(
-    references: Mapping[str, Bound], weights: FitnessConfig, *, seed: int = 0, quick: bool = False
+    references: Mapping[str, Bound],
+    weights: FitnessConfig,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> list[Scale]:
     """Measure random play and the hand-written reference on each task, by its name.
 
     Random play is the learner under `random_play()`. In a quick look, a reference that does not
-    learn counts as 1 better.
+    learn counts as 1 better. `check_stop` is called often, and raises to stop.
 
     Raises:
         ConfigError: if a reference is no better than random play, which leaves no scale.
     """
-    scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SEEDS)
-    for name in Progress(references, desc="measuring the scale of each task", leave=False):
-        task = references[name]
-        trainings = Trainings(task, None, weights, agents=2 * SEEDS)
-        trained = trainings.train(keys, [task.hyperparams.random_play(), task.hyperparams])
-        low, high = np.mean(trained.scores, axis=1)
+    keys, means = keys_for(seed, Purpose.NORMALISATION, SEEDS), dict[str, list[float]]()
+    scales = []
+    programs = {
+        name: Trainings(task, None, weights, agents=2 * SEEDS) for name, task in references.items()
+    }
+    total = 2 * SEEDS * sum(each.frames for each in programs.values())
+    with Progress(
+        total=total, unit="frame", unit_scale=True, leave=False, check_stop=check_stop
+    ) as bar:
+        for name, trainings in programs.items():
+            bar.stage(f"measuring the scale of {name}")
+            own = references[name].hyperparams
+            trained = trainings.train(keys, [own.random_play(), own], progress=bar.update)
+            means[name] = np.mean(trained.scores, axis=1).tolist()
+    for name, (low, high) in means.items():
         if not high > low and not quick:
             raise ConfigError(
                 f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
                 f"random play ({low:.3g}); train longer or choose other hyperparams"
             )
-        scales.append(Scale(float(low), float(high if high > low else low + 1.0)))
+        scales.append(Scale(low, high if high > low else low + 1.0))
     return scales

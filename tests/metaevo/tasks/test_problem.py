@@ -150,3 +150,5 @@ def test_a_reference_no_better_than_random_play_gives_no_scale(problem, monkeypa
     # the numbers of a quick look mean nothing
     quick = measure_scales(problem.references(), problem.weights, quick=True)
     assert quick == [(9, 10)]
+    with pytest.raises(ZeroDivisionError):  # it stops
+        measure_scales(problem.references(), problem.weights, check_stop=lambda: 1 / 0)
