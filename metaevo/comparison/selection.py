@@ -67,9 +67,8 @@ def _default_metric(runs: Sequence[RecordedRun], notes: list[str]) -> str:
     judged = [run for run in runs if EVALUATION in run.scores]
     if len(judged) == len(runs):
         notes.append(
-            "evolutions are compared by the held-out scores of their results, with one seed for "
-            "each agent: the intervals do not cover the variation between evolutions "
-            "(--metric fitness_of_mean shows the curves)"
+            "an evolution is one seed, with the held-out score of its report: fewer than 4 "
+            "evolutions on each side decide nothing (--metric fitness_of_mean shows the curves)"
         )
         return EVALUATION
     if judged:

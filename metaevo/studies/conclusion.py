@@ -158,7 +158,7 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
     own, baseline = result.scores.get(SCORES), {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
+        untuned = {name: own.untuned(name) for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if any(map(len, records.values())):

@@ -15,7 +15,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports import page
-from metaevo.reports.page import estimate, number
+from metaevo.reports.page import cell, estimate
 from metaevo.runs import checkpoint
 from metaevo.runs.finding import has_evolved
 from metaevo.runs.resume import forget_end
@@ -68,7 +68,7 @@ class Evolutions:
 
     def text(self) -> str:
         """Describe the spread of the fitness in validation and the evolution that is loaded."""
-        low, high = number(min(self.validation)), number(max(self.validation))
+        low, high = cell(min(self.validation)), cell(max(self.validation))
         return (
             f"{len(self.members)} evolutions, on validation seeds from {low} to {high}; the best "
             f"there, seed {self.chosen.seed}, is the result of the run."

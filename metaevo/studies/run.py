@@ -23,7 +23,7 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
-from metaevo.reports.page import number
+from metaevo.reports.page import cell
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
@@ -251,10 +251,10 @@ class _Logbook:
         last = block.records[-1]
         for each in block.records:
             if np.isfinite(each["fitness_of_mean"]):
-                self.found = number(float(each["fitness_of_mean"]))
+                self.found = cell(float(each["fitness_of_mean"]))
         frames = last["frames"] - self.frames
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
-        mean, best = number(float(last["fitness_mean"])), number(float(last["fitness_best"]))
+        mean, best = cell(float(last["fitness_mean"])), cell(float(last["fitness_best"]))
         text = f"fitness: found {self.found}, candidates {mean}, best {best}{rate}"
         self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(len(block.records))

@@ -83,19 +83,11 @@ def finish(
     if result.evaluations is not None:
         scores[GREEDY] = result.evaluations[:, -1]  # at the end of training
     scores |= _play(run, population, result.policies)
-    rows = [_row(name, each) for name, each in scores.items()]
+    rows = [{"name": name, **summarise(each)} for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
-
-
-def _row(name: str, scores: np.ndarray) -> PlainDict:
-    """A row of evaluation.json; agents without a finished episode have no score."""
-    known = scores[np.isfinite(scores)]
-    found: PlainDict = {"mean": None, "iqm": None, "interval": [None, None]}
-    found |= summarise(known)._asdict() if len(known) else {}
-    return {"name": name, "scores": scores, "seeds": len(known), **found}
 
 
 def _play(

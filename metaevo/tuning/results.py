@@ -102,9 +102,7 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
         {
             "name": name,
             "settings": params[name],
-            "scores": own,
-            "seeds": len(own),
-            **statistics.summarise(own)._asdict(),
+            **statistics.summarise(own),
             "diverged": rung.diverged[0],
             "frames": rung.frames,
         }

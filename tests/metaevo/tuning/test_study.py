@@ -8,10 +8,12 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
 
 from metaevo.config import ConfigError
 from metaevo.config.space import Space
 from metaevo.tuning import storage as storages
+from metaevo.tuning.report import shortened
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 from tests.faults.damage import Bomb
@@ -68,6 +70,20 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(make_config, sa
     assert len({trial.params["a"] for trial in trials}) == 48
     assert {tuple(trial.params["c"]) for trial in trials} == {(1,), (2, 2), (3,)}
     assert all(type(trial.params["b"]) is int for trial in trials)
+
+
+def test_figures_count_trials_as_tables_do(tmp_path, make_config, space):
+    """Also after a kill, whose trial is repeated under another number."""
+    config = make_config(trials=4)
+    with Study(tmp_path, config, space, seed=0) as study:
+        study.ask(1)
+        study.tell(complete(study.ask(1)[0], 1.0))
+    search(tmp_path, config, space, lambda params: 2.0)
+    study = Study(tmp_path, config, space, seed=0)
+    drawn = shortened(study.optuna_study).get_trials(states=[TrialState.COMPLETE])
+    numbers = [trial.number for trial in study.trials()]
+    assert [trial.number for trial in drawn] == numbers == [1, 2, 3, 4]
+    assert {name for trial in drawn for name in trial.params} == {"learning_rate", "gamma"}
 
 
 def test_results_are_kept(tmp_path, make_config, space):
