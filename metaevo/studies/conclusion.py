@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metaevo.config import PlainMapping, checks
+from metaevo.config import PlainMapping
 from metaevo.config.files import read_json
 from metaevo.evolution.problem import MetaParams
 from metaevo.judging import tables
@@ -106,8 +106,7 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
     chosen = directory if evolutions is None else evolutions.chosen.directory
     others: list[PlainMapping] = []
     if chosen.others_path.exists():
-        path, kind = chosen.others_path, list[dict[str, int | float | str]]
-        others += checks.check(kind, read_json(path), str(path))
+        others += read_json(chosen.others_path, list[dict[str, int | float | str]])
     if others and {"length", "score"} <= others[0].keys():
         from metaevo.reports.results import draw_front
 

@@ -2,21 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, PlainDict, files, from_dict
 from metaevo.config.code import admit
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tasks.agents import Row
-from metaevo.tasks.fitness import all_finite, mean_returns
-from metaevo.tasks.population import Population, scores
+from metaevo.tasks.agents import Agents, Row
+from metaevo.tasks.fitness import mean_returns
+from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
 from purerl.types import Learner, PyTree
 
+POLICIES = "policies.npz"
+"""File of the trained policies, with their learning curves."""
 WHOLE = "whole training (fitness)"
 """The row of evaluation.json with the scores; a sweep maximises the same."""
 
@@ -82,20 +86,21 @@ class TrainingResult:
         return [plots.save_figure(figure, files.make_folder(folder) / CURVES)]
 
 
+def with_policies(population: Population, rows: Row) -> Row:
+    """Return agents with policies in the place of states, which may have large replay memories."""
+    return rows.replace(agent=jax.vmap(population.task.learner.policy)(rows.agent))
+
+
 def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:
-    """Return the result of agents, on the host, that have done all their updates."""
-    learner = population.task.learner
-    policies = jax.vmap(learner.policy)(rows.agent)
-    finite = np.asarray(all_finite(policies, axes=1))
-    evaluations = None if rows.evaluations is None else np.asarray(rows.evaluations)
-    found = scores(population.fitness, rows.episodes, finite, evaluations)
+    """Return the result of agents `with_policies`, on the host, with all their updates done."""
+    agents = Agents(rows, len(rows.finite), population.num_updates)
     return TrainingResult(
-        learner,
-        policies,
+        population.task.learner,
+        jax.tree.map(jnp.asarray, rows.agent),
         population.windows.ends() * population.frames_per_update,
         np.asarray(mean_returns(rows.episodes), np.float64),
-        np.asarray(found, np.float32),
-        ~finite,
+        np.asarray(population.scores(agents)[0], np.float32),
+        agents.diverged[0],
         population.evaluation_curves(rows),
         path,
     )
@@ -123,9 +128,8 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     admit(directory.path, content["config"], content["resolved"], {}, code)
     settings = from_dict(training_class(content["config"]), content["config"])
     population = settings.population(directory.path, metrics=True)
-    done = population.num_updates
-    if done not in checkpoint.indices(directory.checkpoints):
-        raise ConfigError(f"{run_dir} holds no finished training (no checkpoint of {done} updates)")
-    path, expected = checkpoint.path_of(directory.checkpoints, done), {"index": done}
-    rows, _ = checkpoint.load_tree(path, population.template, expected)
+    if not (path := directory.path / POLICIES).exists():
+        raise ConfigError(f"{run_dir} holds no finished training (no {POLICIES} in it)")
+    template = jax.eval_shape(partial(with_policies, population), population.template)
+    rows, _ = checkpoint.load_tree(path, template)
     return result_of(population, rows, directory.path)
