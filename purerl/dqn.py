@@ -79,17 +79,20 @@ class Config(replay.ReplayConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        networks.check_unused(self)
+        networks.check_config(self)
 
 
-class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
     rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.95
     rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-2
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default half of total_timesteps"""
     priority_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.6
@@ -103,6 +106,8 @@ class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHype
     """discount factor"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
     """share of the network in the target network's average, with target_update polyak"""
+
+    random_play = exploration.random_play
 
 
 class State(struct.PyTreeNode):
@@ -207,7 +212,8 @@ class DQN(q_networks.ActsByValues):
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
-        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 2)
+        horizon = exploration.total_frames(config, state) / 2
+        epsilon = exploration.epsilon(hyperparams, frames, horizon)
 
         def act(key, obs):
             action = self.values(state.params, obs).epsilon_greedy(key, epsilon)

@@ -64,12 +64,27 @@ class Config(training.BaseConfig):
     lifetime between that and all updates, log-uniformly, and acts without learning from then on"""
 
 
-class Hyperparams(training.BaseHyperparams):
+class Hyperparams(struct.PyTreeNode):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 0.05
+    """step size at the start"""
+    final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
     annealing_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until final_learning_rate is reached; by default the agent's lifetime"""
+    max_grad_norm: Annotated[float, Gt(0)] = 0.5
+    """limit of the gradient's global norm; .inf for none"""
+    adam_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """added to the root of the second moment of Adam and its variants"""
+    weight_decay: Annotated[float, Ge(0)] = 1e-2
+    """share of the parameters, times the learning rate, that adamw and lion subtract in a step"""
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    """share of the previous step that the optimizer momentum adds"""
+    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
+    """decay of RMSProp's second moment"""
+    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """added to RMSProp's second moment"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
     """discount factor of a2c"""
     gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
@@ -78,6 +93,8 @@ class Hyperparams(training.BaseHyperparams):
     """weight of a2c's entropy bonus"""
     prediction_coef: Annotated[float, Ge(0)] = 0.5
     """weight of the predictions' loss"""
+
+    random_play = training.BaseHyperparams.random_play
 
 
 PREDICTION_SIZE = 8

@@ -88,7 +88,7 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        networks.check_unused(self)
+        networks.check_config(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=self.recurrent_size > 0)
         samples = {"batch": self.batch_size, "minibatch": self.batch_size // self.num_minibatches}
         if samples.get(self.normalize_advantages) == 1:
@@ -99,7 +99,7 @@ class Config(training.BaseConfig):
             )
 
 
-class Hyperparams(losses.Hyperparams, training.BaseHyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0

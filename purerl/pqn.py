@@ -79,18 +79,21 @@ class Config(training.BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        networks.check_unused(self)
+        networks.check_config(self)
         minibatches.check(self, self.num_minibatches, whole_rollouts=False)
 
 
-class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Gt(0)] = 1e-4
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
     max_grad_norm: Annotated[float, Gt(0)] = 10.0
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.2
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default a fifth of total_timesteps"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
@@ -101,6 +104,8 @@ class Hyperparams(exploration.Hyperparams, losses.Hyperparams, training.BaseHype
     """rewards in the returns of n_step"""
     reward_scale: Annotated[float, Gt(0)] = 0.1
     """factor on the rewards in targets; reported returns are unscaled"""
+
+    random_play = exploration.random_play
 
 
 class State(struct.PyTreeNode):
@@ -182,7 +187,8 @@ class PQN(q_networks.ActsByValues):
         """Act for `num_steps` steps; return transitions [T, N, ...] and the sums over episodes."""
         config = self.config
         frames = self.context(state, hyperparams).frames
-        epsilon = hyperparams.epsilon(frames, exploration.total_frames(config, state) / 5)
+        horizon = exploration.total_frames(config, state) / 5
+        epsilon = exploration.epsilon(hyperparams, frames, horizon)
 
         def act(obs, memory):
             return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory

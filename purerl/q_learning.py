@@ -70,11 +70,13 @@ class Config:
         return 1
 
 
-class Hyperparams(exploration.Hyperparams, losses.Hyperparams):
+class Hyperparams(struct.PyTreeNode):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
+    """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
     learning_rate: Annotated[float, Ge(0)] = 0.2
@@ -83,6 +85,16 @@ class Hyperparams(exploration.Hyperparams, losses.Hyperparams):
     """discount factor"""
     initial_value: float = 0.0
     """initial value of every entry of the table; high values make an agent explore"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a value under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; values settle that far below their targets"""
+    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
+    """weight of too low values under expectile, where too high ones have 1 minus it"""
+
+    random_play = exploration.random_play
 
 
 class State(struct.PyTreeNode):
@@ -216,7 +228,8 @@ class QLearning:
         steps = self.config.num_steps
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        epsilon = hyperparams.epsilon(frames, exploration.total_frames(self.config, state))
+        horizon = exploration.total_frames(self.config, state)
+        epsilon = exploration.epsilon(hyperparams, frames, horizon)
         explore, choice = exploration.split_uniform(
             jax.random.uniform(choice_key, (steps,)), epsilon
         )

@@ -56,7 +56,7 @@ class Config(replay.ReplayConfig):
     """activation function of the hidden layers"""
 
 
-class Hyperparams(losses.Hyperparams, training.BaseHyperparams):
+class Hyperparams(training.BaseHyperparams):
     """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 1e-3

@@ -104,12 +104,13 @@ def lock(path: Path, *, wait: bool) -> int:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file that takes the place of `path` at the end.
+    """Yield a file that takes the place of `path` at the end; its folder is made.
 
     Raises:
         OSError: if it cannot be written; the old file is still there.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # see remove_temporaries
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(temporary, "wb") as file:
             yield file

@@ -47,7 +47,8 @@ _ORDERS: dict[type[ast.cmpop], tuple[int, ...]] = {
     ast.GtE: (1, 0, 3, 2),
     ast.LtE: (0, 1, 3, 2),
 }
-"""Of a, b, x, y in where(a > b, x, y): the operation has no other comparison."""
+"""Of a, b, x, y in where(a > b, x, y): the operation has no other comparison. So >= chooses as <
+does where a number is NaN."""
 FUNCTIONS = {
     name: 3 if name == "where" else operands
     for name, operands in OPERATIONS.items()

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, code, files, from_dict, show
 from metaevo.config.plain import RECORDED, PlainDict, is_name, of_value
+from metaevo.evolution.problem import outline
 from metaevo.parts import zoo
 from metaevo.parts.learners import part_class, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
@@ -26,7 +27,7 @@ from metaevo.parts.records import SeenTask, describe, is_loadable, tasks_in, wri
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.finding import evolutions_in
 from metaevo.runs.run_directory import RunDirectory
-from purerl.types import PyTree, Slot
+from purerl.types import Slot
 
 
 def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
@@ -128,7 +129,7 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     if isinstance(done := about.get("generation"), int) and done < _generations(folder):
         print(f"{reference} is not finished: what it found in {done} generations", file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, tree)
-    if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
+    if outline(meta_params) != outline(jax.eval_shape(parts.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its part's settings")
     return parts, meta_params
 
@@ -192,11 +193,6 @@ def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> s
         f"it does not run; to run it, add --code {where} (in Python: code={where!r}), or name the "
         f"run's copy: --code {copy}"
     )
-
-
-def _shapes(tree: PyTree) -> Any:
-    """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
-    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
 
 
 def seen_by(rule: str | Path) -> list[SeenTask]:

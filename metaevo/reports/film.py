@@ -1,8 +1,9 @@
 """Films as GIF files: of what was found over the generations, and of episodes."""
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
@@ -13,10 +14,8 @@ from metaevo.reports import plots
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FEWEST, FRAMES = 3, 24
-"""Pictures of a film of the generations, at least and at most."""
-FPS, LAST = 4.0, 9
-"""Frames per second, and how often the last one is repeated."""
+FRAMES, LAST = 24, 9
+"""Maximum number of generations in a film, and how often the last one is repeated."""
 DPI = 64
 
 
@@ -25,7 +24,7 @@ def animate(
     generations: Sequence[int],
     records: Sequence[PlainMapping],
     folder: Path,
-) -> list[Path]:
+) -> None:
     """Write a GIF for every figure of what was found, with the fitness next to it.
 
     Args:
@@ -33,38 +32,40 @@ def animate(
         generations: generations done at each point, ascending.
         records: records of the generations, for the fitness.
         folder: output directory; a film has the figure's name with the ending `.gif`.
-
-    Returns:
-        the films; none if there are fewer than `FEWEST` points or no figures.
     """
-    if (count := min(FRAMES, len(generations))) < FEWEST:
-        return []
-    points = np.linspace(0, len(generations) - 1, count).round().astype(int).tolist()
-    drawn, paths = [draw(point) for point in points], list[Path]()
+    points = np.linspace(0, len(generations) - 1, min(FRAMES, len(generations))).round().astype(int)
+    drawn = [draw(point) for point in points]
     for name in drawn[0]:
         figures = [each[name] for each in drawn]
         _share_limits(figures)
-        pictures = [_image(figure) for figure in figures]
-        fitness = _fitness(records, [generations[at] for at in points], len(pictures[0]))
-        frames = [np.hstack(pair) for pair in zip(pictures, fitness, strict=True)]
-        paths.append(folder / f"{Path(name).stem}.gif")
-        save_gif(paths[-1], [*frames, *frames[-1:] * LAST], FPS)
-    return paths
+        pairs = zip(figures, points, strict=True)
+        frames = [_framed(figure, records, generations[point]) for figure, point in pairs]
+        save_gif(folder / f"{Path(name).stem}.gif", [*frames, *frames[-1:] * LAST])
 
 
-def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 8.0) -> None:
-    """Write a GIF that loops forever.
+def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 4.0) -> None:
+    """Write a GIF that loops forever, in 256 colours.
 
     Args:
         path: of the file.
-        frames: uint8 [height, width, 3]; equal ones become a longer one.
+        frames: uint8 [height, width, 3], of one shape; equal ones become a longer one.
         fps: frames per second, at most 100: the format counts hundredths of a second.
+
+    Raises:
+        ValueError: other frames.
     """
-    first, *others = map(Image.fromarray, frames)
-    options: Any = {"save_all": True, "append_images": others, "loop": 0}
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    film = np.stack(frames)
+    if film.dtype != np.uint8 or film.shape[3:] != (3,):
+        found = f"{film.dtype} {list(film.shape[1:])}"
+        raise ValueError(f"a picture is {found}: must be uint8 [height, width, 3]")
+    count, height, width, _ = film.shape
+    # As one picture, so that all frames have the same palette: the file is a third as large.
+    strip = Image.fromarray(film.reshape(count * height, width, 3)).quantize()
+    first, *others = (strip.crop((0, at * height, width, (at + 1) * height)) for at in range(count))
     with files.replacing(Path(path)) as file:
-        first.save(file, "GIF", duration=round(1000 / fps), **options)
+        first.save(
+            file, "GIF", save_all=True, append_images=others, loop=0, duration=round(1000 / fps)
+        )
 
 
 def _share_limits(figures: "Sequence[Figure]") -> None:
@@ -76,24 +77,17 @@ def _share_limits(figures: "Sequence[Figure]") -> None:
                 each.set(**{name: (low.min(), high.max())})
 
 
-def _fitness(
-    records: Sequence[PlainMapping], generations: Sequence[int], height: int
-) -> list[np.ndarray]:
-    """Return images of the fitness, each with a line at one of the generations."""
-    figure, images = plots.draw_fitness({"": records}), []
-    figure.set_size_inches(plots.WIDTH, (height + 0.5) / DPI)
-    now = figure.axes[0].axvline(0, color=plots.INK)
-    for generation in generations:
-        now.set_xdata([max(generation - 1, 0)] * 2)  # the record of what was found
-        figure.axes[0].set_title(f"generation {generation}", fontsize=12)
-        images.append(_image(figure))
-    return images
+def _framed(figure: "Figure", records: Sequence[PlainMapping], generation: int) -> np.ndarray:
+    """Return the image of a figure next to the fitness, with a line at the generation."""
+    image, fitness = _image(figure), plots.draw_fitness({"": records})
+    fitness.set_size_inches(plots.WIDTH, (len(image) + 0.5) / DPI)
+    axes = fitness.axes[0]
+    axes.axvline(max(generation - 1, 0), color=plots.INK)  # the record of what was found
+    axes.set_title(f"generation {generation}", fontsize=12)
+    return np.hstack([image, _image(fitness)])
 
 
 def _image(figure: "Figure") -> np.ndarray:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure.set_dpi(DPI)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3]
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=DPI)
+    return np.asarray(Image.open(picture).convert("RGB"))

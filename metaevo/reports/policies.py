@@ -1,31 +1,28 @@
 """Pictures of episodes.
 
 Environments draw themselves if they have a method `render(state, params)` that returns a picture,
-uint8 [height, width, 3]. Classic control, MinAtar and our grids are drawn here.
+uint8 [height, width, 3]. Our grids and MinAtar are drawn as cells, classic control as strokes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageColor, ImageDraw
 
 from metaevo.reports.film import save_gif as save_gif
+from metaevo.reports.plots import BLUE, GREEN, GREY, INK, LEARNED, LIGHT, ORANGE, PURPLE, SKY
+from purerl import acting
+from purerl.envs.grid_world import GridWorld
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
-Colour = tuple[int, int, int]
-Renderer = Callable[[Any, Any], np.ndarray]
-"""`(state, params) -> picture`, uint8 [height, width, 3]."""
+Renderer = Callable[[Any, Any], Any]
+"""`(state, params) -> picture`, uint8 [height, width, 3], or what it is drawn from."""
 WIDTH, HEIGHT, CELL = 300, 200, 24
 """Pixels of a picture of classic control, and of the side of a cell."""
-PAPER, INK, SOFT = (250, 250, 247), (60, 60, 68), (170, 170, 175)
-BODY, POLE, GOAL = (38, 92, 204), (213, 94, 0), (0, 140, 100)
-PLANES = (
-    BODY, POLE, (240, 190, 130), GOAL, (204, 121, 167), (86, 180, 233),
-    (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
-)  # fmt: skip
+PLANES = BLUE, GREEN, INK, LEARNED, PURPLE, SKY, ORANGE, GREY, "#F0E442", "#933F00"
 
 
 def record_episode(
@@ -45,8 +42,6 @@ def record_episode(
     Raises:
         ValueError: if the environment cannot be drawn.
     """
-    from purerl import acting
-
     env = learner.env
     env_params = env.default_params if env_params is None else env_params
     draw = renderer(env)
@@ -75,64 +70,44 @@ def record_episode(
 
 def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states, or None if it cannot be drawn."""
-    own, is_gymnax = getattr(type(env), "render", None), type(env).__module__.startswith("gymnax.")
+    own, module = getattr(type(env), "render", None), type(env).__module__
     if own is not None and not own.__module__.startswith("gymnax."):  # which draws by matplotlib
-        return lambda state, params: _checked(env.name, env.render(state, params))
-    if hasattr(env, "is_wall"):
-        return partial(_grid, env)
-    if is_gymnax and env.name.endswith("-MinAtar"):
-        observe = jax.jit(env.get_obs)
-        return lambda state, params: _planes(np.asarray(observe(state, params)))
-    if is_gymnax and (scene := CLASSIC_CONTROL.get(env.name)):
-        return lambda state, params: _strokes(*scene(state, params))
-    if is_gymnax or not hasattr(env, "env"):
+        return partial(own, env)
+    if isinstance(env, GridWorld):
+        return partial(_cells, partial(_grid, env))
+    if module.startswith("gymnax.environments.minatar."):
+        return partial(_cells, jax.jit(env.get_obs))
+    if module.startswith("gymnax.environments.classic_control."):
+        return partial(_strokes, env.name)
+    if not hasattr(env, "env"):
         return None
     draw, inner = renderer(env.env), getattr(env, "inner", lambda params: params)
     return draw and (lambda state, params: draw(state, inner(params)))
 
 
-def _checked(name: str, picture: Any) -> np.ndarray:
-    """Return the result of a user's `render`; raise `ValueError` if it is not a picture."""
-    found = np.asarray(picture)
-    if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
-        raise ValueError(
-            f"{name}: render returns {found.dtype} {list(found.shape)}; it must return uint8 "
-            "[height, width, 3]"
-        )
-    return found
-
-
-# --- Cells --------------------------------------------------------------------------------------
-
-
-def _planes(cells: np.ndarray, colours: Sequence[Colour] = PLANES) -> np.ndarray:
-    """Draw cells [rows, columns, channels], each in the colour of its first positive channel."""
-    index = np.where((cells > 0).any(axis=-1), np.argmax(cells > 0, axis=-1), len(colours))
-    frame = np.array([*colours, PAPER], np.uint8)[index].repeat(CELL, axis=0).repeat(CELL, axis=1)
-    frame[::CELL] = frame[:, ::CELL] = (225, 225, 222)
+def _cells(planes_of: Renderer, state: PyTree, params: PyTree) -> np.ndarray:
+    """Draw planes [rows, columns, n], a cell in the colour of its first positive plane."""
+    is_set = np.asarray(planes_of(state, params)) > 0
+    index = np.where(is_set.any(axis=-1), is_set.argmax(axis=-1), -1)
+    colours = np.array([ImageColor.getrgb(each) for each in (*PLANES, "white")], np.uint8)
+    frame = colours[index].repeat(CELL, axis=0).repeat(CELL, axis=1)
+    frame[::CELL] = frame[:, ::CELL] = ImageColor.getrgb(LIGHT)
     return frame
 
 
-def _grid(env: Any, state: PyTree, params: PyTree) -> np.ndarray:
-    """Draw the agent, the goal and the walls of GridWorld or GridWorlds."""
-    walls, goal = env.is_wall, env.goal
-    if hasattr(params, "layout"):
-        walls, goal = params.layout.is_wall, divmod(int(params.layout.goal), env.shape[1])
-    planes = np.zeros((*env.shape, 3), bool)
-    planes[(*divmod(int(state.cell), env.shape[1]), 0)] = planes[(*goal, 1)] = True
-    planes[..., 2] = np.reshape(walls, env.shape)
-    return _planes(planes, (BODY, GOAL, INK))
+def _grid(env: GridWorld, state: PyTree, params: PyTree) -> np.ndarray:
+    """Return the planes of GridWorld or GridWorlds: the agent, the goal and the walls."""
+    layout: Any = getattr(params, "layout", env)
+    cells = np.arange(env.is_wall.size)
+    goal = env.is_terminated(state.replace(cell=cells), params)
+    planes = [cells == state.cell, goal, np.ravel(layout.is_wall)]
+    return np.stack(planes, axis=-1).reshape(*env.shape, 3)
 
 
-# --- Classic control ----------------------------------------------------------------------------
-
-Scene = tuple[Any, list[tuple[Any, ...]]]
-"""x of the right edge, where 0 is in the middle, and strokes: a colour, a width in pixels, and the
-points x + iy of a line with round ends; one point is a disc."""
-
-
-def _strokes(reach: Any, strokes: Sequence[tuple[Any, ...]]) -> np.ndarray:
-    image = Image.new("RGB", (2 * WIDTH, 2 * HEIGHT), PAPER)  # twice as large, to smooth edges
+def _strokes(name: str, state: PyTree, params: PyTree) -> np.ndarray:
+    """Draw a state of classic control, whose strokes have round ends."""
+    reach, strokes = _scene(name, state, params)
+    image = Image.new("RGB", (2 * WIDTH, 2 * HEIGHT), "white")  # twice as large, to smooth edges
     pen = ImageDraw.Draw(image)
     for colour, size, *points in strokes:
         places = WIDTH + 1j * HEIGHT + WIDTH / float(reach) * np.conj(points)
@@ -142,64 +117,41 @@ def _strokes(reach: Any, strokes: Sequence[tuple[Any, ...]]) -> np.ndarray:
     return np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BOX))
 
 
-def _pole(length: Any, angle: Any) -> Any:
-    """Return the end of a pole from 0 that leans to the right by an angle."""
-    return 1j * length * np.exp(-1j * np.float64(angle))
+def _scene(name: str, state: Any, params: Any) -> tuple[Any, list[tuple[Any, ...]]]:
+    """Return x of the right edge, where 0 is in the middle, and strokes.
+
+    A stroke is a colour, a width in pixels, and the points x + iy of a line; one point is a disc.
+    """
+    match name.partition("-")[0]:
+        case "CartPole":
+            reach = 1.15 * params.x_threshold
+            ground, side = -0.35j * reach, 0.08 * reach
+            cart = state.x + ground
+            body = BLUE, 22, cart - side, cart + side
+            pole = _poles(cart, (2 * params.length, state.theta))
+            return reach, [(GREY, 2, ground - reach, ground + reach), body, *pole]
+        case "Acrobot":
+            upper, lower = params.link_length_1, params.link_length_2
+            reach, first = 1.725 * (upper + lower), np.pi - state.joint_angle1
+            goal = GREEN, 1.5, 1j * upper - reach, 1j * upper + reach
+            return reach, [goal, *_poles(0, (upper, first), (lower, first - state.joint_angle2))]
+        case "Pendulum":
+            reach, push = 1.25 * params.l, np.ravel(state.last_u)[0] / params.max_torque
+            torque = GREY, 5, -0.92j * reach, -0.92j * reach - reach * push
+            return 1.5 * reach, [torque, *_poles(0, (params.l, -state.theta))]
+        case _:  # MountainCar and MountainCarContinuous
+            left, right = params.min_position, params.max_position
+            x = np.append(np.linspace(left, right, 100), [params.goal_position, state.position])
+            *hills, flag, car = x - (left + right) / 2 + 1j * (0.45 * np.sin(3 * x) - 0.05)
+            post, cloth = (GREEN, 2, flag, flag + 0.2j), (GREEN, 10, flag + 0.18j)
+            scene = [(INK, 2, *hills), post, cloth, (BLUE, 18, car + 0.05j)]
+            return (right - left) / 2 + 0.15, scene
 
 
-def _cart_pole(state: Any, params: Any) -> Scene:
-    reach = 1.15 * params.x_threshold
-    ground, side = -0.35j * reach, 0.08 * reach
-    cart = state.x + ground
-    return reach, [
-        (SOFT, 2, ground - reach, ground + reach),
-        (BODY, 22, cart - side, cart + side),
-        (POLE, 7, cart, cart + _pole(2 * params.length, state.theta)),
-        (INK, 6, cart),
-    ]
-
-
-def _acrobot(state: Any, params: Any) -> Scene:
-    upper, lower, first = params.link_length_1, params.link_length_2, np.pi - state.joint_angle1
-    reach, elbow = 1.725 * (upper + lower), _pole(upper, first)
-    return reach, [
-        (GOAL, 1.5, 1j * upper - reach, 1j * upper + reach),
-        (BODY, 8, 0, elbow),
-        (POLE, 8, elbow, elbow + _pole(lower, first - state.joint_angle2)),
-        (INK, 8, 0),
-        (INK, 8, elbow),
-    ]
-
-
-def _mountain_car(state: Any, params: Any) -> Scene:
-    left, right = params.min_position, params.max_position
-
-    def at(x: Any) -> Any:
-        return x - (left + right) / 2 + 1j * (0.45 * np.sin(3 * x) - 0.05)
-
-    flag = at(params.goal_position)
-    return (right - left) / 2 + 0.15, [
-        (INK, 2, *at(np.linspace(left, right, 100))),
-        (GOAL, 2, flag, flag + 0.2j),
-        (GOAL, 10, flag + 0.18j),
-        (BODY, 18, at(state.position) + 0.05j),
-    ]
-
-
-def _pendulum(state: Any, params: Any) -> Scene:
-    reach, push = 1.25 * params.l, np.ravel(state.last_u)[0] / params.max_torque
-    start = -0.92j * reach
-    return 1.5 * reach, [
-        (SOFT, 5, start, start - reach * push),
-        (POLE, 12, 0, _pole(params.l, -state.theta)),
-        (INK, 8, 0),
-    ]
-
-
-CLASSIC_CONTROL = {
-    "CartPole-v1": _cart_pole,
-    "Acrobot-v1": _acrobot,
-    "MountainCar-v0": _mountain_car,
-    "MountainCarContinuous-v0": _mountain_car,
-    "Pendulum-v1": _pendulum,
-}
+def _poles(start: Any, *poles: tuple[Any, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the strokes of poles with joints, each of a length and an angle to the right."""
+    for length, angle in poles:
+        end = start + 1j * length * np.exp(-1j * np.float64(angle))
+        yield LEARNED, 8, start, end
+        yield INK, 7, start
+        start = end

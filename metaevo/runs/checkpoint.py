@@ -87,7 +87,6 @@ def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> No
     archive = io.BytesIO()
     members[_METADATA] = np.array(json.dumps(content))
     np.savez(archive, **members)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with seal(archive) as sealed, files.replacing(path) as file:
         file.write(sealed)
 

@@ -19,7 +19,6 @@ from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
     Purpose,
-    check_meta_params,
     check_problem,
     keys_for,
 )
@@ -89,7 +88,6 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategy.perturbs)
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:
@@ -102,11 +100,12 @@ class Study:
             one.check_memory(one.name, shapes, kept=1, at_once=1)
         self.judgements({LEARNED: shapes})
 
-    def measure(self) -> PlainDict:
+    def measure(self, check_stop: Callable[[], None] = lambda: None) -> PlainDict:
         """Return what a run measures before evolution and saves, as plain data.
 
         This is the digest of the source code of the problem's class, if it is the user's; of a
-        learner on several tasks also the scale of each, unless it is known.
+        learner on several tasks also the scale of each, unless it is known. `check_stop` is called
+        often, and raises to stop.
         """
         problem, run, source = self.problem, self.settings.run, self._digest()
         measured: PlainDict = {} if source is None else {CODE: source}
@@ -115,8 +114,7 @@ class Study:
         if not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
-            measured_on = problem.references(), problem.weights
-            ends = measure_scales(*measured_on, seed=run.seed, quick=run.quick)
+            ends = measure_scales(problem, seed=run.seed, quick=run.quick, check_stop=check_stop)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 
@@ -244,7 +242,9 @@ class Study:
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
-    def judgements(self, learned: Mapping[str, MetaParams]) -> dict[str, Judgement]:
+    def judgements(
+        self, learned: Mapping[str, MetaParams], *, only_unseen: bool = False
+    ) -> dict[str, Judgement]:
         """Return the judgements on the tasks of the evolution and on unseen ones, by names.
 
         `learned` are the meta-parameters found by each evolution. There is none without
@@ -257,9 +257,10 @@ class Study:
             chosen, space = (config.contenders, config.own), config.space
         for name, purpose in PURPOSES.items() if config.seeds else ():
             problem: Any = self.problem.unseen() if name == UNSEEN else self.problem
+            if problem is None or (only_unseen and name != UNSEEN):
+                continue
             try:
-                others = [] if problem is None else problem.contenders(*chosen)
-                if problem is None or not others:
+                if not (others := problem.contenders(*chosen)):
                     continue
                 for each in others:
                     if each.name.split()[:1] == [LEARNED]:
@@ -286,15 +287,14 @@ class Study:
         check_stop: Callable[[], None],
         only_unseen: bool = False,
     ) -> Iterator[tuple[str, Scores]]:
-        """Carry out the `judgements`, or only those on unseen tasks; yield names and scores.
+        """Carry out the `judgements`; yield names and scores.
 
         An interrupted judgement goes on from its file in the run's directory `path`. `check_stop`
         is called often, and raises if the run should stop.
         """
-        for name, judgement in self.judgements(learned).items():
-            if name == UNSEEN or not only_unseen:
-                file = path / f"{name}.npz"
-                yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
+        for name, judgement in self.judgements(learned, only_unseen=only_unseen).items():
+            file = path / f"{name}.npz"
+            yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
 
 
 def picture_of(slot: str) -> Picture | None:

@@ -19,20 +19,19 @@ from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
-from metaevo.training.result import GREEDY, WHOLE, TrainingResult, draw_curves
+from metaevo.training.result import CURVES, GREEDY, WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
 from purerl.envs.grid import MOVES
 from purerl.envs.grid_world import GridWorld
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree
+from purerl.wrapped import innermost
 
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
 """Steps of the film, at most."""
-CSV, CURVES, VALUE_MAP, FILM = (
-    "learning_curves.csv", "learning_curves.png", "value_map.png", "episode.gif"
-)  # fmt: skip
+CSV, VALUE_MAP, FILM = "learning_curves.csv", "value_map.png", "episode.gif"
 CAPTIONS = {
     CURVES: "Learning curves: mean return of finished episodes, with 95% bootstrap interval over "
     "agents. At the beginning only short episodes can have finished.",
@@ -82,19 +81,11 @@ def finish(
     if result.evaluations is not None:
         scores[GREEDY] = result.evaluations[:, -1]  # at the end of training
     scores |= _play(run, population, result.policies)
-    rows = [_row(name, each) for name, each in scores.items()]
+    rows = [{"name": name, **summarise(each)} for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
-
-
-def _row(name: str, scores: np.ndarray) -> PlainDict:
-    """A row of evaluation.json; agents without a finished episode have no score."""
-    known = scores[np.isfinite(scores)]
-    found: PlainDict = {"mean": None, "iqm": None, "interval": [None, None]}
-    found |= summarise(known)._asdict() if len(known) else {}
-    return {"name": name, "scores": scores, "seeds": len(known), **found}
 
 
 def _play(
@@ -151,25 +142,22 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
     settings, figures, trained = run.settings, run.directory.figures, result.policies
-    plots.save_figure(draw_curves(result.curves(title_of(settings))), figures / CURVES)
-    grid: Any = task.learner.env
-    while hasattr(grid, "env"):
-        grid = grid.env
-    if isinstance(grid, GridWorld) and hasattr(trained, "visits"):
+    result.draw(figures)
+    env: Any = innermost(task.learner.env)[0]
+    if isinstance(env, GridWorld) and hasattr(trained, "visits"):
         q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)
-        values = draw_values(q, visits, grid.shape, MOVES)
+        values = draw_values(q, visits, env.shape, MOVES)
         plots.save_figure(values, figures / VALUE_MAP)
     if settings.evaluation.film is not False and policies.renderer(task.learner.env) is not None:
         policy = jax.tree.map(lambda leaf: leaf[0], trained)
         (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
         options: PlainDict = {"greedy": settings.evaluation.greedy, "max_steps": FILM_STEPS}
+        fps = 30.0 if "classic_control" in type(env).__module__ else 8.0
         try:
             frames = policies.record_episode(task.learner, policy, key, task.env_params, **options)
+            policies.save_gif(figures / FILM, frames, fps)
         except Exception as error:  # a user's `render` may raise anything
             warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
-            return
-        fps = 30.0 if task.learner.env.name in policies.CLASSIC_CONTROL else 8.0
-        policies.save_gif(figures / FILM, frames, fps)
 
 
 def _write_report(

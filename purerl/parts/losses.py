@@ -4,28 +4,11 @@ They have the signatures of `purerl.types`, so a baseline follows the same code 
 loss. Losses are elementwise: they map scalars to a scalar, and the learner batches them.
 """
 
-from typing import Annotated
-
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Gt, Interval
-from flax import struct
 
 from purerl.types import Context, MetaParams, Slot, named
-
-
-class Hyperparams(struct.PyTreeNode):
-    """Hyperparameters of the value losses, of learners with that slot."""
-
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """largest move of a prediction under clipped_squared"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
-    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
-    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
 
 
 def squared(

@@ -229,12 +229,15 @@ def actor_critic(env: Environment, config: Any) -> ActorCritic | OwnActorCritic:
     return OwnActorCritic(module, env, policy_size, None if discrete else gaussian)
 
 
-def check_unused(config: Any) -> None:
-    """Check that settings of the default network have their defaults if a user's is given.
+def check_config(config: Any) -> None:
+    """Check the settings of the default network, which a user's leaves at their defaults.
 
     Raises:
-        SettingError: naming the first that has not.
+        SettingError: naming the first that is invalid.
     """
+    if config.activation not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise SettingError(f"activation = {config.activation!r}: must be one of {known}")
     for each in dataclasses.fields(config) if config.network is not None else ():
         value = getattr(config, each.name)
         if each.name in OF_DEFAULT and value != each.default:

@@ -51,7 +51,7 @@ class BaseConfig:
 
 
 class BaseHyperparams(struct.PyTreeNode):
-    """Hyperparameters of the optimizers: the first ones of a learner with that slot."""
+    """Hyperparameters of the optimizers and value losses: the first ones of a learner."""
 
     learning_rate: Annotated[float, Ge(0)] = 2.5e-4
     """step size at the start"""
@@ -71,6 +71,14 @@ class BaseHyperparams(struct.PyTreeNode):
     """decay of RMSProp's second moment"""
     rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
     """added to RMSProp's second moment"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+    expectile: Annotated[float, Interval(gt=0, lt=1)] = 0.7
+    """weight of too low predictions under expectile, where too high ones have 1 minus it"""
 
     def random_play(self) -> Self:
         """Return hyperparameters under which the initial policy never changes.

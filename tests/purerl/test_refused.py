@@ -26,6 +26,11 @@ DQN = {
         (ppo.Config, {"num_minibatches": 512}, "num_envs x num_steps / num_minibatches = 1 must"),
         (ppo.Config, {"num_steps": 1, "recurrent_size": 3}, "num_steps / num_minibatches = 1 must"),
         (ppo.Config, {**ONES, "normalize_advantages": "batch"}, "num_envs x num_steps = 1 must"),
+        (
+            ppo.Config,
+            {"activation": "sigmoid"},
+            "activation = 'sigmoid': must be one of tanh, relu",
+        ),
         (dqn.Config, {**DQN, "total_timesteps": 23}, "must be at least one update, .* = 24"),
         (dqn.Config, {**DQN, "train_interval": 6}, "6 must be a multiple of num_envs = 4"),
         (dqn.Config, {**DQN, "n_step": 4}, "learning_starts = 24 must be .* 12 that wait"),

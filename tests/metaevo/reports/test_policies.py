@@ -2,8 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
+from metaevo.reports.plots import BLUE, GREEN, INK
 from metaevo.reports.policies import record_episode, renderer, save_gif
 from metaevo.reports.results import draw_values
 from purerl import envs
@@ -11,7 +12,7 @@ from purerl.envs.grid import MOVES
 from tests.purerl.probes import Fixed
 
 KEY = jax.random.key(0)
-AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (60, 60, 68), (0, 140, 100), (250, 250, 247)
+AGENT, WALL, GOAL, EMPTY = map(ImageColor.getrgb, (BLUE, INK, GREEN, "white"))
 
 
 def colours(frame, row):
@@ -42,7 +43,16 @@ def test_an_episode_is_drawn_from_its_reset_to_its_last_state(tmp_path):
     assert np.abs(shade - frames[3]).max() <= 8  # colours of a palette
 
 
-def test_an_environment_of_the_user_draws_itself():
+def test_the_frames_of_a_film_share_a_palette(tmp_path):
+    noise = np.random.default_rng(0).integers(256, size=(90, 90, 3), dtype=np.uint8)
+    still = [np.vstack([noise, np.full((2, 90, 3), 25 * at, np.uint8)]) for at in range(10)]
+    save_gif(tmp_path / "one.gif", still[:1])
+    save_gif(tmp_path / "film.gif", still)
+    sizes = [(tmp_path / name).stat().st_size for name in ("one.gif", "film.gif")]
+    assert sizes[1] < 2 * sizes[0]  # what stays is in the file once
+
+
+def test_an_environment_of_the_user_draws_itself(tmp_path):
     class Drawn:
         name = "Drawn"
 
@@ -58,9 +68,8 @@ def test_an_environment_of_the_user_draws_itself():
 
     draw = renderer(Wrapper(Drawn()))
     np.testing.assert_array_equal(draw(1, {"inner": 2}), np.full((2, 2, 3), 3))
-    Drawn.render = lambda self, state, params: jnp.zeros((2, 2))
-    with pytest.raises(ValueError, match=r"Drawn: render returns float32 \[2, 2\]"):
-        draw(1, {"inner": 2})
+    with pytest.raises(ValueError, match=r"float32 \[2, 2\]"):
+        save_gif(tmp_path / "film.gif", [jnp.zeros((2, 2))])
     assert renderer(envs.make("Catch-bsuite")[0]) is None
 
 

@@ -96,12 +96,12 @@ def test_a_film_has_a_picture_for_every_point(tmp_path):
         panel = plots.Panel({"learned": (np.arange(5), np.arange(5) * (index + 1))})
         return {name: plots.draw_panels([panel]) for name in ("loss.png", "own.png")}
 
-    for path in film.animate(draw, [0, 2, 6], generations(6), tmp_path):
+    film.animate(draw, [0, 2, 6], generations(6), tmp_path)
+    film.animate(lambda *_: {}, [0, 1, 2], generations(6), tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
+    for path in tmp_path.iterdir():
         with Image.open(path) as image:
             assert image.n_frames == 3
-    assert {path.name for path in tmp_path.iterdir()} == {"loss.gif", "own.gif"}
-    assert film.animate(lambda *_: {}, [0, 1, 2], generations(6), tmp_path) == []
-    assert film.animate(draw, [0, 1], generations(6), tmp_path) == []
 
 
 def evolved(slot, function):

@@ -179,12 +179,16 @@ FRAMES = jnp.array([0.0, 100.0, 200.0, 400.0, 1000.0])
 
 
 def test_epsilon_falls_on_a_line():
-    falling = exploration.Hyperparams(epsilon_end=0.2)
-    np.testing.assert_allclose(falling.epsilon(FRAMES, 400.0), [1.0, 0.8, 0.6, 0.2, 0.2], rtol=1e-6)
-    shorter = falling.replace(epsilon_decay_steps=100.0).epsilon(FRAMES, 400.0)
-    np.testing.assert_allclose(shorter, [1.0, 0.2, 0.2, 0.2, 0.2], rtol=1e-6)
-    constant = exploration.Hyperparams(epsilon_start=0.3, epsilon_end=None)
-    np.testing.assert_allclose(constant.epsilon(FRAMES, 400.0), [0.3] * 5, rtol=1e-6)
+    falling = pqn.Hyperparams(epsilon_end=0.2)
+    shorter = falling.replace(epsilon_decay_steps=100.0)
+    constant = pqn.Hyperparams(epsilon_start=0.3, epsilon_end=None)
+    for hyperparams, expected in (
+        (falling, [1.0, 0.8, 0.6, 0.2, 0.2]),
+        (shorter, [1.0, 0.2, 0.2, 0.2, 0.2]),
+        (constant, [0.3] * 5),
+    ):
+        epsilon = exploration.epsilon(hyperparams, FRAMES, 400.0)
+        np.testing.assert_allclose(epsilon, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("learner", [dqn, pqn, q_learning])
@@ -193,4 +197,4 @@ def test_random_play_is_random(learner, end):
     settings = learner.Hyperparams(epsilon_start=0.5, epsilon_end=end)
     random = settings.random_play()
     assert jax.tree.structure(random) == jax.tree.structure(settings)
-    np.testing.assert_array_equal(random.epsilon(FRAMES, 400.0), 1.0)
+    np.testing.assert_array_equal(exploration.epsilon(random, FRAMES, 400.0), 1.0)
