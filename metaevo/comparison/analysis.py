@@ -60,8 +60,7 @@ class RunComparison:
     def curves_on(self, task: str) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Return positions [points] and curves [seeds, points] on a task by the group's label."""
         own = {each.label: found for each in self.groups if (found := each.on(task))}
-        points = selection.grid([curve for members in own.values() for curve in members])
-        curves = {label: selection.aligned(members, points) for label, members in own.items()}
+        curves = {label: selection.aligned(members) for label, members in own.items()}
         return {label: each for label, each in curves.items() if each[1].size}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:

@@ -53,7 +53,7 @@ def draw_curves(result: RunComparison) -> "Figure":
     panels = [
         plots.Panel(result.curves_on(task), result.axis, ylabel, task) for task in result.tasks
     ]
-    return plots.draw_panels(panels, columns=min(2, len(panels)), height=3.6)
+    return plots.draw_panels(panels, columns=2, height=3.6)
 
 
 def draw_scores(result: RunComparison) -> "Figure":

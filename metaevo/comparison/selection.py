@@ -112,21 +112,19 @@ def score(x: FloatArray, y: FloatArray, end: float, how: Score) -> float:
     return float(y[late].mean() if late.any() else y[-1])
 
 
-def aligned(curves: Sequence[Curve], points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return curves [seeds, points] at the points where all seeds have values, linearly between.
+def aligned(curves: Sequence[Curve]) -> tuple[FloatArray, FloatArray]:
+    """Return points where all seeds have values, and curves [seeds, points], linearly between.
 
-    Seeds without any value are ignored.
+    The points are all recorded ones or, of more than `POINTS`, equally spaced ones. Seeds without
+    any value are ignored.
     """
     known = [curve for curve in curves if len(curve.x)]
+    points = np.unique(np.concatenate([curve.x for curve in curves]))
     for curve in known:
         points = points[(points >= curve.x[0]) & (points <= curve.x[-1])]
+    if len(points) > POINTS:
+        points = np.linspace(points[0], points[-1], POINTS)
     return points, np.array([np.interp(points, each.x, each.y) for each in known])
-
-
-def grid(curves: Sequence[Curve]) -> FloatArray:
-    """Return common points: all recorded ones, at most `POINTS`, else equally spaced ones."""
-    points = np.unique(np.concatenate([curve.x for curve in curves]))
-    return points if len(points) <= POINTS else np.linspace(points[0], points[-1], POINTS)
 
 
 # --- Groups -------------------------------------------------------------------------------------

@@ -61,10 +61,11 @@ def draw_panels(
 
     Args:
         panels: curves with equal names have equal styles.
-        columns: panels side by side.
+        columns: panels side by side, at most.
         height: of a panel, in inches.
         shared: `sharex` and `sharey`, as for `Figure.subplots`.
     """
+    columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(0.9 + height * rows)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +19,6 @@ from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
 from purerl.types import Learner, PyTree
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 POLICIES = "policies.npz"
 """File of the trained policies, with their learning curves."""
 WHOLE = "whole training (fitness)"
@@ -30,6 +26,7 @@ WHOLE = "whole training (fitness)"
 
 GREEDY = "evaluation of the greedy policy"
 """Name of the evaluations during a training, in figures and tables."""
+CURVES = "learning_curves.png"
 Curves = dict[str, tuple[np.ndarray, np.ndarray]]
 """Environment steps [points] and returns [seeds, points], by names."""
 
@@ -83,16 +80,10 @@ class TrainingResult:
         """Draw the mean learning curve with its 95% interval over agents; return the PNG file."""
         from metaevo.reports import plots
 
-        figure = draw_curves(self.curves(self.learner.env.name))
-        return [plots.save_figure(figure, files.make_folder(folder) / "learning_curves.png")]
-
-
-def draw_curves(curves: Curves) -> "Figure":
-    """Draw mean learning curves over seeds, with their 95% bootstrap intervals, unsmoothed."""
-    from metaevo.reports import plots
-
-    panel = plots.Panel(curves, "environment steps", "return of finished episodes")
-    return plots.draw_panels([panel], height=3.6)
+        curves = self.curves(self.learner.env.name)
+        panel = plots.Panel(curves, "environment steps", "return of finished episodes")
+        figure = plots.draw_panels([panel], height=3.6)
+        return [plots.save_figure(figure, files.make_folder(folder) / CURVES)]
 
 
 def with_policies(population: Population, rows: Row) -> Row:
