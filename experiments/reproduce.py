@@ -72,8 +72,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = comparison.settings(options.frames)
         folder.mkdir(parents=True)
-    except (metaevo.ConfigError, OSError) as error:
+    except metaevo.ConfigError as error:
         parser.error(str(error))
+    except OSError as error:
+        parser.error(f"--run-dir {folder}: {error.strerror}: must be a new folder")
     print(f"{comparison.title}. Published: {comparison.published}", flush=True)
 
     def measured() -> Iterator[Row]:

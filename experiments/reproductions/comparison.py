@@ -58,8 +58,7 @@ class Comparison:
         population: metaevo.Population = settings.population(
             agents=agents, log_every=1, chunk_size=self.chunk_size(agents)
         )
-        start = population.place(population.init(population.keys(seed)).rows)
-        blocks = [*population.blocks(start, 0, population.num_updates)]
+        blocks = [*population.blocks(population.start(seed), 0, population.num_updates)]
         compiling, *seconds = (elapsed for _, _, elapsed in blocks)
         rows = population.rows(blocks[-1][0])
         measures = jax.vmap(metaevo.measures)(rows.episodes, None, rows.evaluations)

@@ -9,17 +9,18 @@ with four unknowns is solved by explicit elimination, because LAPACK deadlocks i
 program on a few cores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import jax
+import numpy as np
 from annotated_types import Interval
 from pydantic import FiniteFloat
 
 LOGITS = 5
 """Number of logits of a policy: start, CC, CD, DC, DD."""
-_OTHERS_VIEW = (0, 1, 3, 2, 4)
+OTHERS_VIEW = (0, 1, 3, 2, 4)
 """Index of the same situation for the other player, which sees CD as DC and DC as CD."""
 
 Payoffs = tuple[tuple[FiniteFloat, FiniteFloat], tuple[FiniteFloat, FiniteFloat]]
@@ -40,24 +41,16 @@ class Game:
     """joint moves of a meta-episode: how often both choose a new policy"""
 
     @property
-    def own(self) -> tuple[float, ...]:
-        """The player's payoffs after CC, CD, DC and DD, its own action first."""
-        return (*self.payoffs[0], *self.payoffs[1])
-
-    @property
-    def other(self) -> tuple[float, ...]:
-        """The other player's payoffs, in the same order."""
-        first, second = self.opponent_payoffs or _transposed(self.payoffs)
-        return (*first, *second)
+    def both(self) -> np.ndarray:
+        """[2, 4] our payoffs and the opponent's after CC, CD, DC and DD, our action first."""
+        theirs = self.opponent_payoffs or np.transpose(self.payoffs)
+        return np.array([self.payoffs, theirs], float).reshape(2, 4)
 
     @property
     def swapped(self) -> "Game":
         """The same game from the other player's point of view."""
-        theirs = self.opponent_payoffs
-        if theirs is None:
-            return self
-        ours = _transposed(self.payoffs)
-        return replace(self, payoffs=_transposed(theirs), opponent_payoffs=ours)
+        ours, theirs = (((a, b), (c, d)) for a, c, b, d in self.both.tolist())
+        return replace(self, payoffs=theirs, opponent_payoffs=ours)
 
 
 def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]:
@@ -71,17 +64,17 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
     owner's point of view.
     """
     ours, theirs = jax.nn.sigmoid(own), jax.nn.sigmoid(other)
-    first, *after = (_joint(ours[i], theirs[j]) for i, j in enumerate(_OTHERS_VIEW))
+    pairs = ((ours[i], theirs[j]) for i, j in enumerate(OTHERS_VIEW))
+    first, *after = ([x * y, x * (1 - y), (1 - x) * y, (1 - x) * (1 - y)] for x, y in pairs)
     matrix = [
         [float(row == column) - discount * after[column][row] for column in range(4)]
         for row in range(4)
     ]
-    transposed = [list(column) for column in zip(*matrix, strict=True)]
     return jax.lax.custom_linear_solve(
         lambda x: [_dot(row, x) for row in matrix],
         [(1 - discount) * each for each in first],
         solve=lambda _, right: _solve(matrix, right),
-        transpose_solve=lambda _, right: _solve(transposed, right),
+        transpose_solve=lambda _, right: _solve(zip(*matrix, strict=True), right),
     )
 
 
@@ -90,35 +83,22 @@ def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax
 
     The game is from the first player's point of view; policies are as for `visits`.
     """
-    share = visits(game.discount, own, other)
-    return _dot(share, game.own), _dot(share, game.other)
+    share, (ours, theirs) = visits(game.discount, own, other), game.both
+    return _dot(share, ours), _dot(share, theirs)
 
 
-def _joint(ours: jax.Array, theirs: jax.Array) -> list[jax.Array]:
-    return [ours * theirs, ours * (1 - theirs), (1 - ours) * theirs, (1 - ours) * (1 - theirs)]
-
-
-def _solve(matrix: list[list[Any]], right: list[Any]) -> list[Any]:
+def _solve(matrix: Iterable[Sequence[Any]], right: Sequence[Any]) -> list[Any]:
     """Gaussian elimination without pivots, element by element."""
-    matrix, right = [list(row) for row in matrix], list(right)
-    size = len(right)
-    for pivot in range(size):
-        for row in range(pivot + 1, size):
-            factor = matrix[row][pivot] / matrix[pivot][pivot]
-            for column in range(pivot + 1, size):
-                matrix[row][column] = matrix[row][column] - factor * matrix[pivot][column]
-            right[row] = right[row] - factor * right[pivot]
-    found: list[Any] = [0.0] * size
-    for row in reversed(range(size)):
-        known = _dot(matrix[row][row + 1 :], found[row + 1 :])
-        found[row] = (right[row] - known) / matrix[row][row]
+    rows = [[*row, x] for row, x in zip(matrix, right, strict=True)]
+    found: list[Any] = []
+    for place, first in enumerate(rows):
+        for row in rows[place + 1 :]:
+            factor = row[place] / first[place]
+            row[:] = [a - factor * b for a, b in zip(row, first, strict=True)]
+    for place, row in reversed(list(enumerate(rows))):
+        found = [(row[-1] - _dot(row[place + 1 : -1], found)) / row[place], *found]
     return found
 
 
 def _dot(x: Sequence[Any], y: Sequence[Any]) -> Any:
     return sum(a * b for a, b in zip(x, y, strict=True))
-
-
-def _transposed(payoffs: Payoffs) -> Payoffs:
-    (a, b), (c, d) = payoffs
-    return (a, c), (b, d)

@@ -8,6 +8,7 @@ policies, so a policy over policies can steer their learning.
 Opponents are the tasks of the problem: those of the evolution, and unseen ones for the judgement.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -22,15 +23,14 @@ from matplotlib.figure import Figure
 import metaevo
 from experiments.shaping import players
 from experiments.shaping.games import LOGITS, Game
-from experiments.shaping.players import FIXED, ZERO_DETERMINANT, Episode, Opponent, Player, shaper
+from experiments.shaping.players import FIXED, ZERO_DETERMINANT, Player, shaper
 
 EPISODES = 64
-"""Meta-episodes of a figure."""
+"""Meta-episodes of a figure, and of the tuning of hand-written players."""
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors on the opponents' learning rate, of which a contender that learns takes the best."""
 FACTORS, LEVELS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0), (0.0, 0.25, 0.5, 0.75, 1.0)
 """Factors and levels of the zero-determinant strategies, of which a contender takes the best."""
-TUNING_SEEDS = 64
 
 
 @dataclass(frozen=True)
@@ -48,76 +48,13 @@ class OpponentConfig:
     unseen_rates: tuple[Annotated[float, Gt(0)], ...] = (0.3, 3.0)
     """further learning rates of the opponents of the evolution, as factors"""
 
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Names of the opponents of the evolution as a list."""
-        return (self.names,) if isinstance(self.names, str) else self.names
-
-
-class Match(metaevo.MetaProblem):
-    """Meta-episodes of a player, whose parameters are the meta-parameters, with opponents."""
-
-    def __init__(
-        self, settings: "MatrixGame", player: Player, params: Any, opponents: Sequence[Opponent]
-    ):
-        """Bind a player, with an example of its parameters, and its opponents, which are tasks."""
-        self.settings, self.player, self.params = settings, player, params
-        self.opponents, self.tasks = opponents, [each.name for each in opponents]
-        self.others: dict[Player, Match] = {}
-
-    @property
-    def description(self) -> Any:
-        """What scores depend on."""
-        return [repr(self.settings), self.tasks]
-
-    def frames(self, task: Any) -> int:
-        """Return the joint moves of a meta-episode."""
-        return self.settings.game.steps
-
-    def init(self, key: jax.Array) -> Any:
-        """Return the example of the player's parameters."""
-        return self.params
-
-    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
-        """Play a meta-episode; opponents that only differ in their parameters share a branch."""
-        kinds = list(dict.fromkeys(each.player for each in self.opponents))
-        places = jnp.asarray([kinds.index(each.player) for each in self.opponents])
-        rows = [np.broadcast_to(each.params, LOGITS) for each in self.opponents]
-
-        def play(player, key, row):
-            theirs = player, row if player is players.fixed else row[0]
-            found = self.episode(key, meta_params, theirs)
-            return metaevo.Evaluation(jnp.mean(found.own), {"opponent": jnp.mean(found.other)})
-
-        branches = [partial(play, player) for player in kinds]
-        row = jnp.asarray(np.stack(rows), jnp.float32)[task]
-        found: metaevo.Evaluation = jax.lax.switch(places[task], branches, key, row)
-        return found
-
-    def episode(self, key: jax.Array, params: Any, theirs: tuple[Any, ...]) -> Episode:
-        """Play a meta-episode of the player with its parameters."""
-        game, start_key = self.settings.game, jax.random.split(key)[0]
-        return players.play(game, (self.player, params), theirs, start_key)
-
-    def contenders(self) -> list[metaevo.Contender]:
-        """Return the hand-written players."""
-        return [
-            metaevo.Contender(name, self.of(player, params), params)
-            for name, player, params in self.settings.hand_written
-        ]
-
-    def of(self, player: Player, params: Any) -> "Match":
-        """Return the match of another player, whose compiled program is kept."""
-        match = Match(self.settings, player, params, self.opponents)
-        return self.others.setdefault(player, match)
-
 
 @dataclass(eq=False)
-class MatrixGame(Match):
-    """Play one meta-episode with a candidate against an opponent.
+class MatrixGame(metaevo.MetaProblem):
+    """Play one meta-episode of a candidate with an opponent, which is the task.
 
     Raises:
-        metaevo.ConfigError: if an opponent is unknown or cannot play the game, or none learns.
+        metaevo.ConfigError: if an opponent is unknown or cannot play the game.
     """
 
     game: Game = field(default_factory=Game)
@@ -131,73 +68,101 @@ class MatrixGame(Match):
     }
 
     def __post_init__(self) -> None:
-        names = self.opponent.all
-        if len(set(names)) < len(names):
+        given = self.opponent.names
+        names = [given] if isinstance(given, str) else given
+        self.opponents, self.player = self._find(names), shaper(None)
+        if len(self.opponents) < len(names):
             raise metaevo.ConfigError(f"opponent.names: {', '.join(names)}: one is named twice")
-        opponents = [self._find(name) for name in names]
-        if all(each.player is players.fixed for each in opponents):
-            raise metaevo.ConfigError(
-                f"opponent.names: {', '.join(names)} never changes: at least one opponent must "
-                "learn, such as naive or lola"
-            )
-        super().__init__(self, shaper, self.init(jax.random.key(0)), opponents)
+        self.tasks, self.evolution = list(self.opponents), self
+        opponents = self.opponents.items()
+        self.learners = {name: each for name, each in opponents if isinstance(each.params, float)}
 
-    def _find(self, name: str) -> Opponent:
-        return players.find(name, self.game, self.opponent.learning_rate)
+    def _find(self, names: Sequence[str]) -> dict[str, Player]:
+        rate = float(self.opponent.learning_rate)
+        return {each.rpartition(":")[2]: players.find(each, self.game, rate) for each in names}
+
+    def _played_by(self, player: Player) -> "MatrixGame":
+        """Return the game of a hand-written player, whose parameters are the meta-parameters."""
+        found = copy.copy(self)
+        found.player = player
+        return found
+
+    def frames(self, task: Any) -> int:
+        """Return the joint moves of a meta-episode."""
+        return self.game.steps
 
     def init(self, key: jax.Array) -> Any:
         """Draw a meta-policy, a network from the probabilities of both policies to our next one.
 
-        Its 10 -> hidden tanh -> 5 units first cooperate with probability 1/2.
+        Its 10 -> hidden tanh -> 5 units first cooperate with probability 1/2. A hand-written player
+        has parameters.
         """
-        hidden = self.hidden
-        kernel = jax.random.normal(key, (2 * LOGITS, hidden)) / np.sqrt(2 * LOGITS)
+        if self.player.params is not None:
+            return self.player.params
+        kernel = jax.random.normal(key, (2 * LOGITS, self.hidden)) / np.sqrt(2 * LOGITS)
         return {
-            "hidden": {"kernel": kernel, "bias": jnp.zeros(hidden)},
-            "out": {"kernel": jnp.zeros((hidden, LOGITS)), "bias": jnp.zeros(LOGITS)},
+            "hidden": {"kernel": kernel, "bias": jnp.zeros(self.hidden)},
+            "out": {"kernel": jnp.zeros((self.hidden, LOGITS)), "bias": jnp.zeros(LOGITS)},
         }
 
-    @cached_property
-    def hand_written(self) -> list[Opponent]:
-        """Hand-written players, each with the best of its parameters against all opponents."""
-        learners = {"naive": players.naive, "lola": players.lola}
-        learners |= {each.name: each.player for each in self.opponents if each.learns}
-        rates = [np.float32(factor * self.opponent.learning_rate) for factor in RATES]
-        variants: list[tuple[str, Player, Sequence[Any]]] = [
-            *((name, player, rates) for name, player in learners.items()),
-            ("tit_for_tat", players.fixed, [players.logits(FIXED["tit_for_tat"])]),
-        ]
-        if lines := players.zero_determinant(self.game, FACTORS, LEVELS):
-            variants.append((ZERO_DETERMINANT, players.fixed, lines))
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0x7E57), TUNING_SEEDS)
-        found = []
-        for name, player, params in variants:
-            match, rows = self.of(player, params[0]), np.stack(params)
-            fitness = [
-                metaevo.evaluate(match, rows, keys, task=task).fitness
-                for task in range(len(self.opponents))
-            ]
-            best = params[int(np.argmax(np.mean(fitness, axis=0)))]
-            found.append(Opponent(name, player, best))
+    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
+        """Play a meta-episode."""
+        ours = self.player._replace(params=meta_params)
+
+        def meet(theirs: Player) -> metaevo.Evaluation:
+            payoffs, _ = players.play(self.game, ours, theirs, jax.random.split(key)[0])
+            own, other = jnp.mean(payoffs, axis=0)
+            return metaevo.Evaluation(own, {"opponent": other})
+
+        branches = [partial(meet, each) for each in self.opponents.values()]
+        found: metaevo.Evaluation = jax.lax.switch(task, branches)
         return found
 
-    def unseen(self) -> Match | None:
-        """Return the match with the opponents that only the judgement meets."""
-        given = self.opponent
-        rates = [factor * given.learning_rate for factor in given.unseen_rates]
-        opponents = [
-            Opponent(f"{each.name}, rate {rate:.3g}", each.player, rate)
-            for each in self.opponents
-            for rate in rates
-            if each.learns
-        ]
-        opponents += [self._find(name) for name in given.unseen if name not in given.all]
-        return Match(self, shaper, self.params, opponents) if opponents else None
+    def contenders(self) -> list[metaevo.Contender]:
+        """Return the hand-written players."""
+        rivals = self.evolution.rivals
+        if self is not self.evolution:
+            rivals = {name: self._played_by(each.player) for name, each in rivals.items()}
+        return [metaevo.Contender(name, each, each.player.params) for name, each in rivals.items()]
+
+    @cached_property
+    def rivals(self) -> dict[str, "MatrixGame"]:
+        """Hand-written players, each with the best of its parameters against all opponents."""
+        rate, found = self.opponent.learning_rate, {}
+        learners = {"naive": players.naive(rate), "lola": players.lola(rate), **self.learners}
+        variants = {
+            name: [each._replace(params=np.float32(factor * rate)) for factor in RATES]
+            for name, each in learners.items()
+        }
+        variants["tit_for_tat"] = [FIXED["tit_for_tat"]]
+        if lines := players.zero_determinant(self.game, FACTORS, LEVELS):
+            variants[ZERO_DETERMINANT] = lines
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), 0x7E57), EPISODES)
+        tasks = range(len(self.tasks))
+        for name, each in variants.items():
+            found[name] = rival = self._played_by(each[0])
+            points = np.stack([one.params for one in each])
+            tried = [metaevo.evaluate(rival, points, keys, task=task).fitness for task in tasks]
+            rival.player = each[int(np.argmax(np.mean(tried, axis=0)))]
+        return found
+
+    def unseen(self) -> "MatrixGame | None":
+        """Return the game with the opponents that only the judgement meets."""
+        given, found = self.opponent, copy.copy(self)
+        found.opponents = {
+            f"{name}, rate {rate:.3g}": each._replace(params=rate)
+            for name, each in self.learners.items()
+            for rate in (factor * given.learning_rate for factor in given.unseen_rates)
+        }
+        others = self._find(given.unseen).items()
+        found.opponents |= {name: each for name, each in others if name not in self.tasks}
+        found.tasks = list(found.opponents)
+        return found if found.tasks else None
 
     def draw(self, meta_params: Any) -> dict[str, Figure]:
         """Draw the policies and payoffs of both players, against the first opponent."""
-        found, sides = jax.device_get(self._episodes(meta_params)), ["we", self.tasks[0]]
-        chances, payoffs = 1 / (1 + np.exp(-found.policies)), np.stack([found.own, found.other], -1)
+        payoffs, policies = jax.device_get(self._episodes(meta_params))
+        chances, sides = 1 / (1 + np.exp(-policies)), ["we", self.tasks[0]]
         situations = ["start", "after CC", "after CD", "after DC", "after DD"]
         panels = {f"{who}: P(cooperate)": chances[:, :, i] for i, who in enumerate(sides)}
         panels["payoff a step"] = payoffs
@@ -210,8 +175,8 @@ class MatrixGame(Match):
         return {"meta_episode.png": figure}
 
     @cached_property
-    def _episodes(self) -> Callable[[Any], Episode]:
-        first = self.opponents[0][1:]
-        keys = jax.random.split(jax.random.key(0), EPISODES)
-        play = jax.vmap(lambda key, weights: self.episode(key, weights, first), (0, None))
-        return jax.jit(partial(play, keys))
+    def _episodes(self) -> Callable[[Any], Any]:
+        first, keys = self.opponents[self.tasks[0]], jax.random.split(jax.random.key(0), EPISODES)
+        return jax.jit(
+            lambda weights: jax.vmap(partial(players.play, self.game, shaper(weights), first))(keys)
+        )

@@ -1,15 +1,14 @@
 """Players of games between learners: naive learners, LOLA, fixed strategies, meta-policies.
 
 In every joint move, a player chooses a new policy from the policies of both players
-(`experiments.shaping.games`). Like an optimizer of Optax, it is a pair of functions, `init` and
-`step`, and may have a state, such as a momentum. Its parameters are a learning rate, the logits of
-a fixed policy, or the weights of a meta-policy, so hand-written players, opponents and what is
-evolved are one kind of thing.
+(`experiments.shaping.games`). Like an optimizer of Optax, it may have a state, such as a momentum.
+Its parameters are a learning rate, the logits of a fixed policy, or the weights of a meta-policy,
+so hand-written players, opponents and what is evolved are one kind of thing.
 """
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,68 +19,43 @@ import numpy as np
 import metaevo
 from experiments.shaping.games import LOGITS, Game, values
 
-CERTAIN = 1e-4
-"""Smallest probability of an action in a fixed strategy, so that logits are finite."""
-FEW_ROWS = 32
-"""Rows of a matrix up to which its product with a vector is written out."""
-
 
 class Player(NamedTuple):
-    """A player without its parameters; any object with these two functions works."""
+    """A player with its parameters."""
 
-    init: Callable[[jax.Array], Any]
-    """`first policy [5] -> state`; the state is any pytree of arrays"""
     step: Callable[[Game, Any, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     """`(game, parameters, own policy, other policy, state) -> (next policy, next state)`; the game
     is from the player's point of view, policies are logits [5], each from its owner's"""
-
-
-class Opponent(NamedTuple):
-    """A player with its parameters, by name."""
-
-    name: str
-    player: Player
     params: Any
-    """the learning rate of a learner, the logits [5] of a fixed policy"""
-
-    @property
-    def learns(self) -> bool:
-        """Whether its parameter is a learning rate."""
-        return np.ndim(self.params) == 0
+    """the learning rate of a learner, a float; logits [5]; or weights"""
+    init: Callable[[jax.Array], Any] = lambda policy: ()
+    """`first policy [5] -> state`; the state is any pytree of arrays"""
 
 
-class Episode(NamedTuple):
-    """A meta-episode."""
-
-    own: jax.Array
-    """[steps] our payoff per step of the game"""
-    other: jax.Array
-    """[steps] the opponent's payoff"""
-    policies: jax.Array
-    """[steps, 2, 5] logits of both players, each from its own point of view"""
+Players = Callable[[Any], Player]
+"""Players of a kind, by their parameters."""
 
 
-def play(
-    game: Game, ours: tuple[Player, Any], theirs: tuple[Player, Any], key: jax.Array
-) -> Episode:
-    """Play a meta-episode of players with parameters from random policies, logits from N(0, 1).
+def play(game: Game, ours: Player, theirs: Player, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the payoffs [steps, 2] and the policies [steps, 2, 5] of both in a meta-episode.
 
+    It begins with random logits from N(0, 1). Policies are from their own player's point of view.
     In a joint move, both players choose their next policies from the same pair of policies, and
     then earn the value of the game between the new ones (M-FOS, Lu et al. 2022).
     """
-    (our, our_params), (their, their_params) = ours, theirs
 
     def step(carry, _):
         own, other, our_state, their_state = carry
-        new_own, our_state = our.step(game, our_params, own, other, our_state)
-        new_other, their_state = their.step(game.swapped, their_params, other, own, their_state)
-        payoffs = values(game, new_own, new_other)
+        new_own, our_state = ours.step(game, ours.params, own, other, our_state)
+        new_other, their_state = theirs.step(game.swapped, theirs.params, other, own, their_state)
+        payoffs = jnp.stack(values(game, new_own, new_other))
         carry = new_own, new_other, our_state, their_state
-        return carry, (*payoffs, jnp.stack([new_own, new_other]))
+        return carry, (payoffs, jnp.stack([new_own, new_other]))
 
     own, other = jax.random.normal(key, (2, LOGITS))
-    first = own, other, our.init(own), their.init(other)
-    return Episode(*jax.lax.scan(step, first, length=game.steps)[1])
+    first = own, other, ours.init(own), theirs.init(other)
+    _, (payoffs, policies) = jax.lax.scan(step, first, length=game.steps)
+    return payoffs, policies
 
 
 def gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
@@ -89,9 +63,9 @@ def gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
     return jax.grad(_total, argnums=1)(game, own, other)
 
 
-def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) -> Player:
-    """Return a player without a state, from `(game, parameters, own, other) -> next policy`."""
-    return Player(lambda policy: (), lambda *args: (choose(*args[:-1]), args[-1]))
+def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) -> Players:
+    """Return players without a state, by their parameters; `choose` returns the next policy."""
+    return partial(Player, lambda *seen: (choose(*seen[:-1]), seen[-1]))
 
 
 @stateless
@@ -109,8 +83,7 @@ def lola(game: Game, rate: jax.Array, own: jax.Array, other: jax.Array) -> jax.A
     """
 
     def ahead(own):
-        step = gradient(game.swapped, other, own)
-        return _total(game, own, other + rate * step)
+        return _total(game, own, other + rate * gradient(game.swapped, other, own))
 
     return own + rate * jax.grad(ahead)(own)
 
@@ -119,16 +92,12 @@ def _respond(
     game: Game, rate: jax.Array, own: jax.Array, other: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Take ten gradient steps from the first policy against the other's current one (MAML)."""
-
-    def step(_, policy):
-        return policy + rate * gradient(game, policy, other)
-
-    return jax.lax.fori_loop(0, 10, step, first), first
+    return jax.lax.fori_loop(0, 10, lambda _, x: x + rate * gradient(game, x, other), first), first
 
 
-best_response = Player(lambda policy: policy, _respond)
-LEARNERS = {"naive": naive, "lola": lola, "best_response": best_response}
-"""Players that learn by gradient ascent. Their parameter is the learning rate."""
+best_response = partial(Player, _respond, init=lambda first: first)
+LEARNERS: dict[str, Players] = {"naive": naive, "lola": lola, "best_response": best_response}
+"""Players that learn by gradient ascent, by their learning rates."""
 
 
 @stateless
@@ -140,60 +109,60 @@ def fixed(game: Game, policy: jax.Array, own: jax.Array, other: jax.Array) -> ja
 @stateless
 def shaper(game: Game, weights: Any, own: jax.Array, other: jax.Array) -> jax.Array:
     """Choose the policy that a meta-policy, a network with these weights, returns for both."""
-    seen = jax.nn.sigmoid(jnp.concatenate([own, other]))
-    hidden, out = weights["hidden"], weights["out"]
-    features = jnp.tanh(_product(seen, hidden["kernel"]) + hidden["bias"])
-    return _product(features, out["kernel"]) + out["bias"]
+    x, hidden, out = (
+        jax.nn.sigmoid(jnp.concatenate([own, other])),
+        weights["hidden"],
+        weights["out"],
+    )
+    # sums over rows take half the time of small products of matrices
+    x = jnp.tanh(jnp.sum(x[:, None] * hidden["kernel"], axis=0) + hidden["bias"])
+    return jnp.sum(x[:, None] * out["kernel"], axis=0) + out["bias"]
 
 
-FIXED: dict[str, tuple[float, ...]] = {
-    "always_defect": (0, 0, 0, 0, 0),
-    "tit_for_tat": (1, 1, 0, 1, 0),
-    "generous_tit_for_tat": (1, 1, 1 / 3, 1, 1 / 3),
-    "win_stay_lose_shift": (1, 1, 0, 0, 1),
+def of_chances(*chances: float) -> Player:
+    """Return the player with these probabilities [5] of cooperating."""
+    known = np.clip(chances, 1e-4, 1 - 1e-4)  # logits are finite
+    return fixed(np.log(known / (1 - known)).astype(np.float32))
+
+
+FIXED = {
+    "always_defect": of_chances(0, 0, 0, 0, 0),
+    "tit_for_tat": of_chances(1, 1, 0, 1, 0),
+    "generous_tit_for_tat": of_chances(1, 1, 1 / 3, 1, 1 / 3),
+    "win_stay_lose_shift": of_chances(1, 1, 0, 0, 1),
 }
-"""Probabilities of cooperating at the start, after CC, CD, DC, DD."""
+"""By probabilities of cooperating at the start, after CC, CD, DC, DD."""
 ZERO_DETERMINANT = "zero_determinant"
 EXTORTION = (3.0, 2.0, 1.5, 1.2, 1.1, 1.01)
 """Factors of extortion; an opponent has the first one that the game allows."""
 
 
-def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Convert probabilities [5] to the logits of a policy."""
-    known = np.clip(np.asarray(probabilities, float), CERTAIN, 1 - CERTAIN)
-    return np.log(known / (1 - known)).astype(np.float32)
-
-
 def zero_determinant(
     game: Game, factors: Sequence[float] = EXTORTION, levels: Sequence[float] = (0.0,)
-) -> list[np.ndarray]:
-    """Return the logits [5] that enforce own - l = factor x (other - l'), where they exist.
+) -> list[Player]:
+    """Return the players that enforce own - l = factor x (other - l'), where they exist.
 
     Press & Dyson 2012, for discounted games Hilbe, Traulsen & Sigmund 2015 ("Partners or rivals?").
     The baselines l and l' are the payoffs of mutual defection (level 0: extortion), of mutual
     cooperation (level 1: generosity), or an interpolation. The game is from the player's point of
     view, and factors are at least 1.
     """
-    own, other, discount = np.asarray(game.own), np.asarray(game.other), game.discount
+    (own, other), discount = game.both, game.discount
     repeat, found = np.array([1.0, 1, 0, 0]), []
-    for factor, start in itertools.product(factors, levels):
+    for factor, start in itertools.product(factors, levels) if discount else ():
         low, high = (payoffs[3] * (1 - start) + payoffs[0] * start for payoffs in (own, other))
         slopes = (own - low) - factor * (other - high)
         # discount x p + (1 - discount) x start = repeat + scale x slopes, with p in [0, 1]
         places = repeat - (1 - discount) * start
-        known = places[slopes == 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends = np.sort(np.stack([-places, discount - places]) / slopes, axis=0)
-        ends = ends[:, slopes != 0]
-        least, most = max([0.0, *ends[0]]), min([math.inf, *ends[1]])
-        is_known = np.all((known >= -1e-9) & (known <= discount + 1e-9))
-        if discount and is_known and least <= most * (1 + 1e-9) and 0 < most < math.inf:
-            rest = (places + most * slopes) / discount
-            found.append(logits(np.clip([start, *rest], 0.0, 1.0)))
+        ends, moves = np.where(slopes > 0, discount, 0.0) - places, slopes != 0
+        scale = min(ends[moves] / slopes[moves], default=0.0)
+        rest = (places + scale * slopes) / discount
+        if scale > 0 and np.all(np.abs(rest - 0.5) <= 0.5 + 1e-9):
+            found.append(of_chances(start, *rest))
     return found
 
 
-def find(name: str, game: Game, rate: float) -> Opponent:
+def find(name: str, game: Game, rate: float) -> Player:
     """Return an opponent by one of the names of `OpponentConfig`; the user's file is executed.
 
     The game is from our point of view; the rate is of a player that learns.
@@ -202,15 +171,15 @@ def find(name: str, game: Game, rate: float) -> Opponent:
         metaevo.ConfigError: if it is unknown, or cannot play this game.
     """
     if name in LEARNERS:
-        return Opponent(name, LEARNERS[name], rate)
+        return LEARNERS[name](rate)
     if name in FIXED:
-        return Opponent(name, fixed, logits(FIXED[name]))
+        return FIXED[name]
     if name == ZERO_DETERMINANT:
-        if not (policies := zero_determinant(game.swapped)):
+        if not (players := zero_determinant(game.swapped)):
             raise metaevo.ConfigError(f"opponent.names: {name}: no strategy extorts in this game")
-        return Opponent(name, fixed, policies[0])
+        return players[0]
     if ":" in name:
-        return Opponent(name.rpartition(":")[2], _own(name), rate)
+        return _own(name, rate)
     if not Path(name).is_dir():
         known = ", ".join([*LEARNERS, *FIXED, ZERO_DETERMINANT])
         raise metaevo.ConfigError(
@@ -219,32 +188,22 @@ def find(name: str, game: Game, rate: float) -> Opponent:
     found = metaevo.load(name)
     if not (isinstance(found, dict) and found.keys() == {"hidden", "out"}):
         raise metaevo.ConfigError(f"opponent.names: {name!r}: holds no meta-policy")
-    evolved = stateless(lambda game, _, own, other: shaper.step(game, found, own, other, ())[0])
-    return Opponent(name, evolved, np.zeros(LOGITS))
+    return shaper(found)
 
 
-def _own(name: str) -> Player:
+def _own(name: str, rate: float) -> Player:
+    given = metaevo.load_code("opponent.names", name)
     try:
-        found = metaevo.load_code("opponent.names", name)
-        if isinstance(found, type) or not hasattr(found, "step"):
-            found = found()
-        player = Player(found.init, found.step)
+        given = given() if isinstance(given, type) else given
+        player = Player(given.step, rate, given.init)
         # its state and its policy must keep their structure, shape and dtype
-        two = (player, 1.0), (naive, 1.0)
-        jax.eval_shape(lambda key: play(Game(), *two, key), jax.random.key(0))
+        jax.eval_shape(lambda key: play(Game(), player, naive(rate), key), jax.random.key(0))
     except Exception as error:
         raise metaevo.ConfigError(
             f"opponent.names: {name!r}: must be a player with `init(policy)` and `step(game, rate, "
             f"own, other, state)`: {type(error).__name__}: {error}"
         ) from error
     return player
-
-
-def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """Return x @ kernel; as a sum of a few rows, which halves the time of a meta-episode."""
-    if len(x) > FEW_ROWS:
-        return x @ kernel
-    return sum((a * row for a, row in zip(x, kernel, strict=True)), jnp.zeros(kernel.shape[1]))
 
 
 def _total(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:

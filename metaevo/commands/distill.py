@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     settings, before, args = settings_of_run(
         parser,
         argv,
-        lambda saved, args: with_unseen(saved, {}),
+        lambda saved, args: with_unseen(saved, {"unseen": {}}),
         fixed="what was learned is distilled as it is",
     )
     from metaevo.discovery.distill import distill

@@ -26,7 +26,7 @@ from metaevo.config import (
 )
 from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict
-from metaevo.runs.run_directory import UNSEEN, RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from metaevo.evolution.problem import MetaParams
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     settings, before, args = settings_of_run(
         parser,
         argv,
-        lambda saved, args: _defaults(saved, args.unseen),
+        lambda saved, args: with_unseen(saved, _unseen(saved, args.unseen)),
         fixed="a part is judged as it is",
         also=("run.",),
     )
@@ -172,23 +172,23 @@ def _changes(settings: "EvolutionSettings", before: "EvolutionSettings") -> str:
     return "_".join(dict.fromkeys(names))
 
 
-def with_unseen(saved: PlainDict, tasks: PlainDict) -> PlainDict:
-    """Return a run's settings with other unseen tasks; a run of another study as it is."""
+def with_unseen(saved: PlainDict, changes: PlainDict) -> PlainDict:
+    """Return a run's settings with other unseen tasks, and their whole budget.
+
+    Those of a run of another study are returned as they are.
+    """
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
         return saved
-    return saved | {"evaluation": evaluation | {"unseen": tasks}}
+    return saved | {"evaluation": evaluation | {"quick_unseen": False} | changes}
 
 
-def _defaults(saved: PlainDict, unseen: str | None) -> PlainDict:
-    """Return a run's settings with the unseen tasks of this evaluation, and its whole budget."""
-    if "quick_unseen" in saved.get("evaluation", {}):
-        saved = {**saved, "evaluation": {**saved["evaluation"], "quick_unseen": False}}
-    if unseen:
-        return with_unseen(saved, load_yaml(Path(unseen)))
-    if unseen is None and not saved.get("tasks"):
-        return with_unseen(saved, {})  # the question is another task
-    return saved
+def _unseen(saved: PlainDict, file: str | None) -> PlainDict:
+    """Return the unseen tasks of an evaluation, if they differ from the run's."""
+    if file:
+        return {"unseen": load_yaml(Path(file))}
+    # Without the flag, the question is another task.
+    return {"unseen": {}} if file is None and not saved.get("tasks") else {}
 
 
 def judge(
@@ -212,9 +212,8 @@ def judge(
     meta_params = _found(study, run_dir)
     learned = {LEARNED: meta_params}
     if dry_run:
-        judgements = study.judgements(learned).items()
-        chosen = {key: each for key, each in judgements if key == UNSEEN or not only_unseen}
-        print(Table("Plan", ["", ""], planned(chosen)).text())
+        judgements = study.judgements(learned, only_unseen=only_unseen)
+        print(Table("Plan", ["", ""], planned(judgements)).text())
         return 0
     run = RunDirectory(run_dir / "transfer" / name)
 
@@ -229,9 +228,7 @@ def judge(
 
 def _found(study: "Study", run_dir: Path) -> "MetaParams":
     """Return the meta-parameters that a run has found."""
-    import jax
-    import numpy as np
-
+    from metaevo.evolution.problem import check_candidate
     from metaevo.parts.resolve import parts_of
     from metaevo.runs import checkpoint
     from metaevo.tasks.problem import LearnerProblem
@@ -241,9 +238,6 @@ def _found(study: "Study", run_dir: Path) -> "MetaParams":
     path = RunDirectory(run_dir).meta_params
     if not os.path.isfile(path):
         raise ConfigError(f"{run_dir} has not found anything yet (no {path.name} in it)")
-    found: Any
-    found, _ = checkpoint.load_tree(path)
-    fits = jax.eval_shape(study.problem.init, jax.random.key(0))
-    if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
-        raise ConfigError(f"{path}: what was found does not fit these settings")
+    found: Any = checkpoint.load_tree(path)[0]
+    check_candidate(study.problem, found, str(path))
     return found

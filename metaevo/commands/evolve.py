@@ -138,7 +138,7 @@ def _parse(argv: list[str]) -> PlainDict:
     data = to_dict(settings)
     data["evaluation"] = resized(data["evaluation"], args.comparison)
     return {
-        "settings": to_dict(from_dict(type(settings), data)),
+        "settings": data,
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
         "dry_run": args.dry_run,

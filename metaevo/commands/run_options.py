@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import functools
 import os
-import pkgutil
 import re
 import sys
 import warnings
@@ -14,19 +13,12 @@ from typing import Any, NoReturn
 
 from metaevo.config import ConfigError, find_preset, from_dict, merge, show, to_dict
 from metaevo.config.files import load_yaml, parse_yaml
-from metaevo.config.plain import PlainDict, Whole, names_in, of_value
+from metaevo.config.plain import PlainDict, Whole, names_in, nested, of_value
 from metaevo.runs.run_directory import RunDirectory
 
 Defaults = Callable[[argparse.Namespace, PlainDict], PlainDict]
 HELP = Path(__file__).parent / "help"
 """A text for each command: what it does and examples, and the settings that are used most"""
-CLASSES = {
-    "train": "metaevo.training.settings:training_class",
-    "sweep": "metaevo.studies.reading:sweep_class",
-}
-"""Functions that return the class of a command's settings"""
-EVOLUTION = "metaevo.studies.settings:settings_class"
-"""The same for commands about an evolution"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -108,7 +100,13 @@ def run_parser(command: str) -> Parser:
 
 def settings_class(command: str, raw: PlainDict) -> Any:
     """Return the class of unvalidated settings; its import takes a second."""
-    return pkgutil.resolve_name(CLASSES.get(command, EVOLUTION))(raw)
+    if command in ("train", "sweep"):
+        from metaevo.studies.reading import CLASSES
+
+        return CLASSES[command](raw)
+    from metaevo.studies.settings import settings_class
+
+    return settings_class(raw)
 
 
 def parse_settings(
@@ -143,7 +141,7 @@ def parse_settings(
             args.config = find_preset(args.config)
             known = load_yaml(args.config)
         elif getattr(args, "resume", False):
-            known = settings_in(args, overrides, lambda saved: saved)
+            known = settings_in(args, overrides, lambda saved: saved, command)
         else:
             known = defaults(args, overrides)
         raw = merge(_without_layers(known, overrides), overrides)
@@ -171,15 +169,21 @@ def parse_settings(
 
 
 def settings_in(
-    args: argparse.Namespace, overrides: PlainDict, adapt: Callable[[PlainDict], PlainDict]
+    args: argparse.Namespace,
+    overrides: PlainDict,
+    adapt: Callable[[PlainDict], PlainDict],
+    command: str | None = None,
 ) -> PlainDict:
     """Return the settings of the run that the command line names, adapted for this command.
 
     Raises:
-        ConfigError: if it names no run, or not all code of the run.
+        ConfigError: if it names no run, or one of another `command`, or not all code of the run.
     """
     run = RunDirectory.open(args.run_dir)
     content = run.read_config()
+    began = content["resolved"].get("job_type", "").replace("evolution", "evolve")
+    if command and began not in ("", command):
+        raise ConfigError(f"{run.path} holds a run of metaevo {began}, not of metaevo {command}")
     settings = adapt(content["config"])
     if args.code or names_in(overrides):
         start_jax()
@@ -235,9 +239,7 @@ def _parse_overrides(groups: Mapping[str, str | list[str]]) -> PlainDict:
         setting: Any = values[0] if len(values) == 1 else values
         if isinstance(setting, dict):
             setting = Whole(setting)
-        for key in reversed(name.split(".")):
-            setting = {key: setting}
-        overrides = merge(overrides, setting)
+        overrides = merge(overrides, nested(name, setting))
     return overrides
 
 

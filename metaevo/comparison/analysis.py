@@ -60,8 +60,7 @@ class RunComparison:
     def curves_on(self, task: str) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Return positions [points] and curves [seeds, points] on a task by the group's label."""
         own = {each.label: found for each in self.groups if (found := each.on(task))}
-        points = selection.grid([curve for members in own.values() for curve in members])
-        curves = {label: selection.aligned(members, points) for label, members in own.items()}
+        curves = {label: selection.aligned(members) for label, members in own.items()}
         return {label: each for label, each in curves.items() if each[1].size}
 
     def table(self, name: Literal["groups", "scores"] = "groups") -> list[PlainDict]:
@@ -96,10 +95,9 @@ class RunComparison:
             "group": each.label,
             "seeds": len(each.curves),
             "iqm": each.iqm,
-            "difference": found and Estimate(found.difference, found.difference_interval),
+            "difference": found and found.difference,
             "verdict": verdict,
-            "probability_of_improvement": found
-            and Estimate(found.probability_of_improvement, found.probability_interval),
+            "probability_of_improvement": found and found.probability_of_improvement,
             "p": found and found.p,
         } | {
             task: statistics.estimate([curve.score for curve in own]) if own else None
@@ -219,9 +217,7 @@ def _compared(
     adjusted = statistics.holm([each.p for each in found.values()])
     for (label, each), p in zip(list(found.items()), adjusted, strict=True):
         verdict = statistics.verdict(each, p) if is_decidable else "undecided"
-        low, high = sorted(sign * end for end in each.difference_interval)
-        difference = sign * each.difference
-        found[label] = each._replace(
-            p=p, conclusion=verdict, difference=difference, difference_interval=(low, high)
-        )
+        low, high = sorted(sign * end for end in each.difference.interval)
+        difference = Estimate(sign * each.difference.value, (low, high))
+        found[label] = each._replace(p=p, conclusion=verdict, difference=difference)
     return found

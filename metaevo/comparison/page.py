@@ -39,7 +39,9 @@ def table(result: RunComparison) -> Table:
 def _cell(name: str, value: object) -> object:
     if isinstance(value, Estimate):
         decimals = 2 if name == "probability_of_improvement" else None
-        return estimate(value, sign=name == "difference", decimals=decimals)
+        shown = estimate(value, sign=name == "difference", decimals=decimals)
+        has_one = value.interval == (value.value, value.value)  # seed, or equal ones
+        return shown.partition(" ")[0] if has_one else shown
     if name == "p" and isinstance(value, float):
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     return value
@@ -51,7 +53,7 @@ def draw_curves(result: RunComparison) -> "Figure":
     panels = [
         plots.Panel(result.curves_on(task), result.axis, ylabel, task) for task in result.tasks
     ]
-    return plots.draw_panels(panels, columns=min(2, len(panels)), height=3.6)
+    return plots.draw_panels(panels, columns=2, height=3.6)
 
 
 def draw_scores(result: RunComparison) -> "Figure":

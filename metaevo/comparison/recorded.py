@@ -83,7 +83,7 @@ class RecordedRun:
     """one of `KINDS`; empty without records, and for a run of another program"""
     is_finished: bool = True
     held_out: Mapping[str, FloatArray] = field(default_factory=dict)
-    """scores [seeds] by contender, or by the way in which policies were played"""
+    """scores [seeds] by the way in which policies were played, or [1] by contender"""
     identity: str = "0"
     """name of its random seed if the settings have none"""
 

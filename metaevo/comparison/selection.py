@@ -67,9 +67,8 @@ def _default_metric(runs: Sequence[RecordedRun], notes: list[str]) -> str:
     judged = [run for run in runs if EVALUATION in run.scores]
     if len(judged) == len(runs):
         notes.append(
-            "evolutions are compared by the held-out scores of their results, with one seed for "
-            "each agent: the intervals do not cover the variation between evolutions "
-            "(--metric fitness_of_mean shows the curves)"
+            "an evolution is one seed, with the held-out score of its report: fewer than 4 "
+            "evolutions on each side decide nothing (--metric fitness_of_mean shows the curves)"
         )
         return EVALUATION
     if judged:
@@ -113,21 +112,19 @@ def score(x: FloatArray, y: FloatArray, end: float, how: Score) -> float:
     return float(y[late].mean() if late.any() else y[-1])
 
 
-def aligned(curves: Sequence[Curve], points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return curves [seeds, points] at the points where all seeds have values, linearly between.
+def aligned(curves: Sequence[Curve]) -> tuple[FloatArray, FloatArray]:
+    """Return points where all seeds have values, and curves [seeds, points], linearly between.
 
-    Seeds without any value are ignored.
+    The points are all recorded ones or, of more than `POINTS`, equally spaced ones. Seeds without
+    any value are ignored.
     """
     known = [curve for curve in curves if len(curve.x)]
+    points = np.unique(np.concatenate([curve.x for curve in curves]))
     for curve in known:
         points = points[(points >= curve.x[0]) & (points <= curve.x[-1])]
+    if len(points) > POINTS:
+        points = np.linspace(points[0], points[-1], POINTS)
     return points, np.array([np.interp(points, each.x, each.y) for each in known])
-
-
-def grid(curves: Sequence[Curve]) -> FloatArray:
-    """Return common points: all recorded ones, at most `POINTS`, else equally spaced ones."""
-    points = np.unique(np.concatenate([curve.x for curve in curves]))
-    return points if len(points) <= POINTS else np.linspace(points[0], points[-1], POINTS)
 
 
 # --- Groups -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.comparison import wandb_runs
@@ -12,6 +13,7 @@ from metaevo.comparison.recorded import KINDS, RecordedRun, numbers
 from metaevo.config import ConfigError, files, flatten
 from metaevo.config.checks import Measure, Text
 from metaevo.judging.scores import Scores, UnfinishedError
+from metaevo.parts.part import LEARNED
 from metaevo.runs.finding import evolutions_in, is_finished, run_path, runs_below
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import FloatArray
@@ -94,14 +96,23 @@ def read(path: Path) -> RecordedRun:
 
 
 def _judged(run: RunDirectory) -> dict[str, FloatArray]:
-    """Return the held-out scores [seeds] of an evolution's contenders, the learned one first."""
-    if not os.path.lexists(run.scores_path):
+    """Return the scores [1] of an evolution's contenders as in its report, the learned one first.
+
+    Of one of several evolutions, which are judged together, only the learned one.
+    """
+    outer = run.path.parent
+    is_member = run.path in evolutions_in(outer)
+    path = RunDirectory(outer if is_member else run.path).scores_path
+    if not os.path.lexists(path):
         return {}
     try:
-        scores = Scores.load(run.scores_path)
+        scores = Scores.load(path)
     except UnfinishedError:
         return {}
-    return {name: scores.held_out_of(name) for name in scores.contenders if scores.pooled}
+    names = {name: name for name in scores.contenders}
+    if is_member:
+        names = {LEARNED: f"{LEARNED} {run.path.name.replace('_', ' ')}"}
+    return {name: np.array([scores.iqm(own).value]) for name, own in names.items() if scores.pooled}
 
 
 def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:

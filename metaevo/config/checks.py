@@ -146,8 +146,7 @@ def extended(base: type[T], settings: Iterable[Setting]) -> type[T]:
         given: Any = {"metadata": {"doc": text}}
         if default is not dataclasses.MISSING:
             given["default_factory"] = functools.partial(copy.deepcopy, default)
-        if "." not in key:
-            fields.append((key, kind, dataclasses.field(**given)))
+        fields.append((key, kind, dataclasses.field(**given)))
     made: type[T] = dataclasses.make_dataclass(
         base.__name__, fields, bases=(base,), frozen=True, kw_only=True
     )

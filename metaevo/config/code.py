@@ -100,11 +100,7 @@ def resolve(kind: "Kind", reference: str) -> Any:
     where = f"{kind.key} = {show(reference)}"
     found = load_code(kind.key, reference)
     if isinstance(found, ModuleType):
-        own = {
-            name: each
-            for name, each in vars(found).items()
-            if getattr(each, "__module__", "") == found.__name__ and not kind.complaint(each)
-        }
+        own = {name: each for name, each in _own(found).items() if not kind.complaint(each)}
         if len(own) != 1:
             raise ConfigError(
                 f"{where}: must define one {kind.what}, or be FILE.py:NAME; it has: "
@@ -116,6 +112,12 @@ def resolve(kind: "Kind", reference: str) -> Any:
     if where_of(reference).endswith(".py"):
         _NAMED.setdefault(id(found), (reference, found))
     return found
+
+
+def _own(module: ModuleType) -> PlainDict:
+    """Return what a module defines, by name."""
+    found, name = vars(module), module.__name__
+    return {key: each for key, each in found.items() if getattr(each, "__module__", "") == name}
 
 
 def reference_to(given: Any, place: str) -> str:
@@ -131,13 +133,8 @@ def _found(name: str) -> Any:
     if not kind:
         return module
     if not hasattr(module, kind):
-        own = [
-            key
-            for key, value in vars(module).items()
-            if getattr(value, "__module__", "") == module.__name__
-        ]
         close = difflib.get_close_matches(kind, vars(module), n=2)
-        shown = ", ".join(dict.fromkeys([*close, *own])) or "nothing"
+        shown = ", ".join(dict.fromkeys([*close, *_own(module)])) or "nothing"
         raise ValueError(f"{where} has no {kind!r}; it has: {shown}")
     return getattr(module, kind)
 

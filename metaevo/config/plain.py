@@ -107,6 +107,13 @@ def merge(base: PlainDict, override: PlainDict) -> PlainDict:
     return merged
 
 
+def nested(key: str, value: Any) -> Any:
+    """Return a value in nested dicts, by its dotted key."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
 def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
     """Flatten nested dicts to one dict with dotted keys; an empty dict remains a value."""
     flat: PlainDict = {}

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NotRequired, Self
+from typing import Any, NotRequired
 
 import numpy as np
 from typing_extensions import TypedDict
@@ -108,7 +108,7 @@ def read(language: Program, given: Given) -> tuple[Judged, PlainMapping]:
     return replace(proposal, text=text, id=digest), program
 
 
-class Judge:
+class Judge(contextlib.AbstractContextManager["Judge"]):
     """Scores proposed expressions by training, and archives them.
 
     The archive is a locked directory. `judge.json` has the settings that scores depend on;
@@ -189,9 +189,6 @@ class Judge:
         if self._lock is not None:
             self._lock.close()
         self._lock = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

@@ -185,6 +185,11 @@ def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) ->
     check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
 
 
+def outline(tree: PyTree) -> Any:
+    """Return a tree with the dtype and shape of each leaf, such as `float32[2, 3]`."""
+    return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", tree)
+
+
 def check_shapes(shapes: PyTree, tree: PyTree, name: str, front: tuple[int, ...] = ()) -> None:
     """Raise unless the leaves of a tree have these shapes after the axes in front."""
     wanted: Any = jax.tree.structure(shapes)

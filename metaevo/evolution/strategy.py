@@ -20,7 +20,13 @@ from annotated_types import Gt
 from metaevo.config import ConfigError, PlainDict, failure, from_dict, show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, check_meta_params
+from metaevo.evolution.problem import (
+    Evaluation,
+    MetaParams,
+    MetaProblem,
+    check_meta_params,
+    outline,
+)
 from purerl.types import PyTree
 
 if TYPE_CHECKING:
@@ -239,10 +245,7 @@ def check_strategy(strategy: Strategy, problem: MetaProblem, generations: int) -
         where = f"strategy: {kind.__name__}.{method} raises, with {to_dict(strategy)}"
         raise failure(where, error) from error
     for name in ("ask", "tell", "best"):
-        found, wanted = (
-            jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", each)
-            for each in results[name]
-        )
+        found, wanted = map(outline, results[name])
         if found != wanted:
             raise ConfigError(
                 f"strategy: {kind.__name__}.{name} returns {found}; must be {wanted}"

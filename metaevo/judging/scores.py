@@ -184,16 +184,11 @@ class Scores:
         totals = self.selection.sum(axis=3)
         return np.where(np.isfinite(totals), totals, -np.inf).argmax(axis=2)
 
-    def held_out_of(self, name: str, *, untuned: bool = False) -> FloatArray:
-        """Return the held-out scores [seeds] of a contender, means over all tasks (scaled).
-
-        They are of its winners, or of its untuned setting.
-        """
+    def untuned(self, name: str) -> float:
+        """Return the mean held-out score of a contender's untuned setting on all tasks (scaled)."""
         (member,) = self._members(name)
         places = [self.tasks.index(task) for task in self.pooled]
-        chosen = np.zeros(len(places), int) if untuned else self.winners[member, places]
-        held_out = self._scores_on(places, scaled=True)[1]
-        return np.mean(held_out[member, np.arange(len(places)), chosen], axis=0)
+        return float(self._scores_on(places, scaled=True)[1][member, :, 0].mean())
 
     def verdict(
         self, name: str | None = None, task: str | None = None, *, margin: float = 0.0

@@ -169,6 +169,5 @@ def draw_curves(scores: "Scores") -> "Figure":
             name: (steps, scores.curves[member, place, scores.winners[member, place]])
             for member, name in enumerate(scores.contenders)
         }
-        title = task if len(scores.tasks) > 1 else ""
-        panels.append(plots.Panel(curves, "environment steps", "mean return", title))
-    return plots.draw_panels(panels, columns=min(2, len(panels)), height=3.2)
+        panels.append(plots.Panel(curves, "environment steps", "mean return", task))
+    return plots.draw_panels(panels, columns=2, height=3.6)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, failure, show
+from metaevo.evolution.problem import outline
 from purerl import acting
 from purerl.parts.own_task import OwnTask
 from purerl.types import EpisodeSums, Learner, LearnerEntry, PyTree, Slot
@@ -144,7 +145,7 @@ def _difference(what: str, found: PyTree, wanted: PyTree) -> str:
     """Return how a tree differs from the wanted one, in structure, shapes or kinds of numbers."""
     structures: Any = jax.tree.structure(found), jax.tree.structure(wanted)
     if structures[0] != structures[1]:
-        return f"{what} is {show(_outline(found))}: must be {show(_outline(wanted))}"
+        return f"{what} is {show(outline(found))}: must be {show(outline(wanted))}"
     paths = jax.tree_util.tree_leaves_with_path(wanted)
     for (path, like), leaf in zip(paths, jax.tree.leaves(found), strict=True):
         of_kind = jax.dtypes.prng_key, jnp.floating, jnp.integer, jnp.bool_
@@ -153,13 +154,5 @@ def _difference(what: str, found: PyTree, wanted: PyTree) -> str:
         )
         if leaf.shape != like.shape or not same:
             place = f"{what}{jax.tree_util.keystr(path)}"
-            return f"{place} is {leaf.dtype}{list(leaf.shape)}: must be {_text(like)}"
+            return f"{place} is {outline(leaf)}: must be {outline(like)}"
     return ""
-
-
-def _outline(tree: PyTree) -> Any:
-    return jax.tree.map(_text, tree)
-
-
-def _text(leaf: Any) -> str:
-    return f"{leaf.dtype}{list(leaf.shape)}"

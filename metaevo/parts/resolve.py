@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, code, files, from_dict, show
 from metaevo.config.plain import RECORDED, PlainDict, is_name, of_value
+from metaevo.evolution.problem import outline
 from metaevo.parts import zoo
 from metaevo.parts.learners import part_class, slot_of
 from metaevo.parts.part import Filling, HandWritten, Part, Parts
@@ -26,7 +27,7 @@ from metaevo.parts.records import SeenTask, describe, is_loadable, tasks_in, wri
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.finding import evolutions_in
 from metaevo.runs.run_directory import RunDirectory
-from purerl.types import PyTree, Slot
+from purerl.types import Slot
 
 
 def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
@@ -34,9 +35,9 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
 
     Args:
         slot: of a learner.
-        given: a function, a pair of function and meta-parameters, a part, a `Filling`, the name of
-            a hand-written function, `zoo:NAME`, the directory of a run, or code of the user's (with
-            the meta-parameters of its `init`).
+        given: a function, a pair of function and meta-parameters, a part, a `Filling`, the result
+            of an evolution, the name of a hand-written function, `zoo:NAME`, the directory of a
+            run, or code of the user's (with the meta-parameters of its `init`).
         run_path: an existing run; its copy of an evolved part is used.
 
     Raises:
@@ -44,6 +45,8 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
     """
     if isinstance(given, Filling):
         return given
+    if hasattr(given, "contender"):  # the result of an evolution
+        given = given.part(slot.name)
     if isinstance(given, Part):
         return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
     if isinstance(given, str) and given in slot.functions:
@@ -128,7 +131,7 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     if isinstance(done := about.get("generation"), int) and done < _generations(folder):
         print(f"{reference} is not finished: what it found in {done} generations", file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, tree)
-    if _shapes(meta_params) != _shapes(jax.eval_shape(parts.init, jax.random.key(0))):
+    if outline(meta_params) != outline(jax.eval_shape(parts.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its part's settings")
     return parts, meta_params
 
@@ -194,11 +197,6 @@ def _named_code(folder: RunDirectory, reference: str, recorded: str | None) -> s
     )
 
 
-def _shapes(tree: PyTree) -> Any:
-    """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
-    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
-
-
 def seen_by(rule: str | Path) -> list[SeenTask]:
     """Return the tasks that a part has seen, as far as known; code has seen none.
 
@@ -231,6 +229,5 @@ def keep(run_path: Path, slot: Slot, reference: str) -> None:
         write(copy, *parts_of(reference))
     elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
         for path in source.path.glob(f"{RECORDED}/*.py"):
-            kept = files.make_folder(copy.path / RECORDED) / path.name
-            files.write_atomic(kept, files.read(path))
+            files.write_atomic(copy.path / RECORDED / path.name, files.read(path))
         save_tree(copy.meta_params, *load_tree(source.meta_params))

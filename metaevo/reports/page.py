@@ -214,27 +214,13 @@ def _printed(renderable: Any) -> str:
 # --- Numbers as text ----------------------------------------------------------------------------
 
 
-def number(value: float | None, decimals: int | None = None) -> str:
-    """Format with about four significant digits: 106.0, 0.690, 12,345; "-" for None."""
-    if value is None:
-        return MISSING
-    if decimals is None:
-        decimals = _shared_decimals([value])
-    if decimals is None or not math.isfinite(value):
-        return f"{value:.4g}"
-    return f"{value:z,.{decimals}f}"
-
-
 def estimate(
     found: tuple[float, tuple[float, float]], *, sign: bool = False, decimals: int | None = None
 ) -> str:
     """Format a value and its interval with the same decimals: "108.4 [106.0, 110.8]".
 
-    Args:
-        found: the value, and the ends of the interval.
-        sign: whether positive numbers have a sign too, as differences do.
-        decimals: of all three; by default two significant digits of the interval's width, but no
-            more than `DIGITS` + 1 of the values.
+    By default these are two significant digits of the interval's width, but no more than
+    `DIGITS` + 1 of the values. With `sign`, positive numbers have one too, as differences do.
     """
     value, (low, high) = found
     values, width = (value, low, high), high - low
@@ -265,7 +251,10 @@ def cells(values: Sequence[object]) -> list[str]:
 
 
 def cell(value: object, decimals: int | None = None) -> str:
-    """Format one value of a table: numbers, intervals as tuples, "-" for None, else text."""
+    """Format one value of a table: numbers, intervals as tuples, "-" for None, else text.
+
+    Floats have so many decimals; by default about four significant digits: 106.0, 0.690, 12,345.
+    """
     if isinstance(value, tuple | list):
         return f"[{', '.join(cell(each, decimals) for each in value)}]"
     if isinstance(value, bool):
@@ -273,7 +262,10 @@ def cell(value: object, decimals: int | None = None) -> str:
     if isinstance(value, Integral):
         return f"{int(value):,}"
     if isinstance(value, Real):  # NumPy's scalars too
-        return number(float(value), decimals)
+        size = float(value)
+        decimals = _shared_decimals([size]) if decimals is None else decimals
+        is_long = decimals is None or not math.isfinite(size)
+        return f"{size:.4g}" if is_long else f"{size:z,.{decimals}f}"
     return MISSING if value is None else str(value)
 
 

@@ -61,10 +61,11 @@ def draw_panels(
 
     Args:
         panels: curves with equal names have equal styles.
-        columns: panels side by side.
+        columns: panels side by side, at most.
         height: of a panel, in inches.
         shared: `sharex` and `sharey`, as for `Figure.subplots`.
     """
+    columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(0.9 + height * rows)
     grid = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
@@ -154,10 +155,8 @@ def draw_fitness(
     return draw_panels([Panel(curves, "generation", "fitness", styles=styles)], height=3.6)
 
 
-def draw_intervals(
-    axes: "Axes", estimates: Mapping[str, Estimate | None], xlabel: str
-) -> Mapping[str, PlainDict]:
-    """Draw an interval with its middle on a line for each name; return the styles by name."""
+def draw_intervals(axes: "Axes", estimates: Mapping[str, Estimate | None], xlabel: str) -> None:
+    """Draw an interval with its middle on a line for each name."""
     styles = line_styles(estimates)
     for at, (name, found) in enumerate(estimates.items()):
         if found is not None:
@@ -167,7 +166,6 @@ def draw_intervals(
     axes.set_yticks(range(len(estimates)), [plain_text(name) for name in estimates])
     axes.set_ylim(len(estimates) - 0.4, -0.6)
     style_axes(axes, xlabel, "", grid="x").margins(x=0.05)
-    return styles
 
 
 # --- What all figures share ---------------------------------------------------------------------

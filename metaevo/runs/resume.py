@@ -5,39 +5,35 @@ import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
-from metaevo.config import ConfigError, PlainDict, files, from_dict, to_dict
+from metaevo.config import ConfigError, PlainDict, files
 from metaevo.config.documentation import changed_keys
 from metaevo.runs.checkpoint import CheckpointError, indices, load_tree, path_of
 from metaevo.runs.run_directory import RECORDS, RunDirectory
 from purerl.types import PyTree
 
-if TYPE_CHECKING:
-    from metaevo.runs.run import Run
-
-S = TypeVar("S")
 HARMLESS = "evaluation.", "run.keep_checkpoints", "run.mlflow", "run.wandb"
 """Prefixes of the settings that every resumed run may change."""
 _SHOWN = 5
 """most changed settings in an error message"""
 
 
-def check_same(saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Return the saved settings of a resumed run.
+def check_same(saved: PlainDict, settings: PlainDict, harmless: Sequence[str]) -> list[str]:
+    """Return the settings of a resumed run that differ from the saved ones.
 
     Raises:
-        ConfigError: naming the settings that differ now, unless they are harmless.
+        ConfigError: naming those that are not harmless.
     """
+    changed = changed_keys(saved, settings)
     changes = [
         f"{key}: {old!r} -> {new!r}"
-        for key, (old, new) in changed_keys(saved, to_dict(settings)).items()
+        for key, (old, new) in changed.items()
         if not key.startswith((*HARMLESS, *harmless))
     ]
     if changes:
         listed = ", ".join(changes[:_SHOWN]) + (", ..." if len(changes) > _SHOWN else "")
         raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
-    return from_dict(type(settings), saved)
+    return list(changed)
 
 
 def newest(
@@ -75,20 +71,14 @@ def newest(
     raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} is usable")
 
 
-def restore(run: "Run[Any]", template: PyTree) -> tuple[PyTree, int, float] | None:
-    """Return the state from which a resumed run continues, and drop the records after it.
-
-    Returns:
-        what `Run.save` got: the tree, its index and the seconds; None if the run is new, or was
-        killed before its first checkpoint.
-    """
-    if run.saved is None:
-        return None
-    directory = run.directory
+def restore(
+    directory: RunDirectory, run_id: str, template: PyTree
+) -> tuple[PyTree, int, float] | None:
+    """Return the state from which a resumed run continues, see `Run.restore`."""
     recorded = directory.sync()
     if not recorded and not indices(directory.checkpoints):
         return None
-    expected = {"run_id": run.resolved["run_id"]}
+    expected = {"run_id": run_id}
     tree, about = newest(directory.checkpoints, template, expected=expected, recorded=recorded)
     if recorded:
         os.truncate(directory.metrics_path, about[RECORDS][0])

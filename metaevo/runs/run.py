@@ -26,7 +26,7 @@ from metaevo.config import files, flatten, show, to_dict
 from metaevo.config.checks import LIMIT
 from metaevo.config.plain import RECORDED, DeviceError, DiskError, PlainDict, PlainMapping, names_in
 from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RECORDS, RunDirectory
+from metaevo.runs.run_directory import RECORDS, RunDirectory, SavedConfig
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from purerl.types import PyTree
 
@@ -121,8 +121,6 @@ class Kind:
     """folder in `runs/`"""
     job_type: str
     """by which trackers group runs"""
-    record: str
-    """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
     """prefixes of the settings that a resumed run may change, too"""
 
@@ -133,23 +131,39 @@ class Run(Generic[S]):
     def __init__(self, kind: Kind, settings: S, directory: RunDirectory, stop: StopOnSignal):
         """Begin a run, or, if its directory has a config.yaml, continue it."""
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
-        self.before: S | None = None
-        """settings of the run before it was resumed"""
         self.resolved: PlainDict = {}
         """values chosen or measured when the run began, which are kept when it is resumed"""
-        self._trackers: Any = None
-        self.saved = None
+        self.saved: SavedConfig | None = None
         """content of config.yaml before it was resumed"""
+        self.changed: list[str] = []
+        """settings that differ from those before"""
+        self._trackers: Any = None
         if os.path.lexists(directory.config_path):
             self.saved = directory.read_config()
             from metaevo.runs.resume import check_same
 
-            self.before = check_same(self.saved["config"], settings, kind.harmless)
+            self.changed = check_same(self.saved["config"], to_dict(settings), kind.harmless)
             self.resolved = dict(self.saved["resolved"])
             if names_in(to_dict(settings)):
                 from metaevo.config import code
 
                 code.refuse_changes(to_dict(settings), self.resolved)
+
+    def is_over(self, *ending: str) -> bool:
+        """Return whether it has its report, by the same settings with these beginnings."""
+        has_report = self.saved is not None and self.directory.report_path.exists()
+        return has_report and not any(key.startswith(ending) for key in self.changed)
+
+    def restore(self, template: PyTree) -> tuple[PyTree, int, float] | None:
+        """Return the tree, index and seconds that `save` got last, and drop the records after it.
+
+        None if the run is new, or was killed before its first checkpoint.
+        """
+        if self.saved is None:
+            return None
+        from metaevo.runs.resume import restore
+
+        return restore(self.directory, self.resolved["run_id"], template)
 
     def start(self, resolved: PlainDict, **layout: int) -> None:
         """Write config.yaml, with the `resolved` values to keep.

@@ -220,9 +220,8 @@ class Trackers:
 
     def __init__(self, directory: RunDirectory, settings: "RecordConfig") -> None:
         self._directory, self._settings = directory, settings
-        self._open: dict[str, Callable[[RunDirectory, RecordConfig], _Client]] = {}
-        """by service: opens or creates a run"""
-        self._clients: dict[str, _Client] = {}
+        self._open: dict[str, Any] = {}
+        """by service: what opens or creates a run, or the client that has done so"""
         if settings.wandb_mode != "disabled":
             self._open[f"wandb ({settings.wandb_mode})"] = _Wandb
         if settings.mlflow:
@@ -257,13 +256,13 @@ class Trackers:
 
     def _client(self, service: str) -> _Client:
         """Open the run at a service, and hand over the records until now."""
-        if service not in self._clients:
+        client = self._open[service]
+        if isinstance(client, type):
             for name, value in _ENVIRONMENT.items():
                 os.environ.setdefault(name, value)
-            client = self._open[service](self._directory, self._settings)
-            self._clients[service] = client
+            client = self._open[service] = client(self._directory, self._settings)
             client.log([record for _, record in self._directory.lines()])
-        return self._clients[service]
+        return client
 
 
 def _group(path: Path) -> str | None:

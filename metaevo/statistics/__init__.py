@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
     from metaevo.statistics.groups import Comparison as Comparison
-    from metaevo.statistics.groups import Summary as Summary
     from metaevo.statistics.groups import compare as compare
     from metaevo.statistics.groups import estimate as estimate
     from metaevo.statistics.groups import flat_record as flat_record

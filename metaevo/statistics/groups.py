@@ -16,34 +16,25 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metaevo.statistics import ENDS, Estimate, FloatArray, Interval, check_finite, interval_of, iqm
+from metaevo.statistics import ENDS, Estimate, FloatArray, check_finite, interval_of, iqm
 
 Runs = ArrayLike | Mapping[str, ArrayLike]
 Verdict = Literal["better", "worse", "undecided"]
 
 RESAMPLES = 2000
+FEWEST_PAIRS = 6
+"""Fewer runs with shared seeds are always undecided: p of the signed-rank test is above 0.05."""
 _PERMUTATIONS = 20_000
-
-
-class Summary(NamedTuple):
-    """Statistics of scores."""
-
-    mean: float
-    iqm: float
-    interval: Interval
-    """of the interquartile mean"""
 
 
 class Comparison(NamedTuple):
     """A comparison of two groups, x and y."""
 
     conclusion: Verdict
-    difference: float
+    difference: Estimate
     """interquartile mean of x minus interquartile mean of y"""
-    difference_interval: Interval
-    probability_of_improvement: float
+    probability_of_improvement: Estimate
     """probability that a run of x scores higher than a run of y"""
-    probability_interval: Interval
     p: float
     """p-value of the rank test"""
 
@@ -80,9 +71,15 @@ def estimate(scores: Runs, *, resamples: int = RESAMPLES) -> Estimate:
     return Estimate(iqm(np.concatenate(strata)), interval_of(redrawn))
 
 
-def summarise(scores: Runs) -> Summary:
-    """Mean and interquartile mean of scores; raises `ValueError` as `estimate` does."""
-    return Summary(float(np.mean(np.concatenate(strata_of(scores)))), *estimate(scores))
+def summarise(scores: ArrayLike) -> dict[str, Any]:
+    """Return scores [seeds], and seeds, mean, iqm and interval of the finite ones, or None."""
+    array = np.asarray(scores, np.float64)
+    known = array[np.isfinite(array)]
+    row = {"scores": array, "seeds": len(known)}
+    if not len(known):
+        return {**row, "mean": None, "iqm": None, "interval": (None, None)}
+    iqm, interval = estimate(known)
+    return {**row, "mean": float(known.mean()), "iqm": iqm, "interval": interval}
 
 
 def mean_curve(curves: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -160,12 +157,11 @@ def compare(
     of_x = _redrawn_iqms(xs, rng, resamples)
     if shared_seeds:
         rng = np.random.default_rng(0)  # the same draws again
-    difference = interval_of(of_x - _redrawn_iqms(ys, rng, resamples))
+    interval = interval_of(of_x - _redrawn_iqms(ys, rng, resamples))
     found = Comparison(
         "undecided",
-        iqm(np.concatenate(xs)) - iqm(np.concatenate(ys)),
-        difference,
-        *probability_of_improvement(x, y, resamples=resamples),
+        Estimate(iqm(np.concatenate(xs)) - iqm(np.concatenate(ys)), interval),
+        probability_of_improvement(x, y, resamples=resamples),
         (signed_rank_test if shared_seeds else rank_test)(x, y),
     )
     return found._replace(conclusion=verdict(found, found.p))
@@ -177,13 +173,13 @@ def verdict(result: Comparison, adjusted_p: float) -> Verdict:
     Bootstrap intervals of few runs are too narrow. The rank test holds its level with any number
     of runs; with fewer than 4 against 4 on one task its p-value is always above 0.05.
     """
-    low, high = result.difference_interval
+    low, high = result.difference.interval
     if adjusted_p > 0.05:
         return "undecided"
     # They can disagree on the direction, because a heavy tail moves the ranks, not the middle.
-    if low > 0 and result.probability_of_improvement > 0.5:
+    if low > 0 and result.probability_of_improvement.value > 0.5:
         return "better"
-    if high < 0 and result.probability_of_improvement < 0.5:
+    if high < 0 and result.probability_of_improvement.value < 0.5:
         return "worse"
     return "undecided"
 

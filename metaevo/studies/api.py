@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from metaevo.config import ConfigError, PlainDict, PlainMapping, files, from_dict, show, to_dict
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, OWN, StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
@@ -25,6 +23,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress
 from metaevo.studies.conclusion import trouble
+from metaevo.studies.evolutions import validation_of
 from metaevo.studies.problems import ProblemSettings
 from metaevo.studies.run import check_first_generation, run_evolutions
 from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, RunConfig
@@ -51,8 +50,6 @@ class Found:
     """environment steps, without validation; 0 if the problem has no frames, and a mean where they
     depend on the drawn tasks"""
     study: Study
-    measured: PlainMapping
-    """measurements made by the study before the first generation"""
 
     def __repr__(self) -> str:
         """Show the number of generations, the last mean fitness of candidates and the path."""
@@ -87,7 +84,7 @@ class Found:
     @property
     def problem(self) -> MetaProblem:
         """The problem that was evolved."""
-        return self.study.use(self.measured)
+        return self.study.problem
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -106,7 +103,7 @@ class Found:
         if any(directory.path.iterdir()):
             raise ConfigError(f"path = {str(path)!r}: is not empty; save to a new directory")
         self.study.save(directory, self.meta_params, len(self.metrics))
-        self.study.keep(directory, self.measured)
+        self.study.keep(directory, {})
 
     def draw(self, folder: str | Path) -> list[Path]:
         """Draw the fitness over the generations and what was evolved; return the PNG files."""
@@ -192,10 +189,9 @@ def evolve(
     meta_params, about = checkpoint.load_tree(directory.meta_params)
     if (chosen := about.get("evolution_seed")) is not None:
         directory = RunDirectory(path / f"seed_{chosen}")
-    measured = directory.read_config()["resolved"]
     agents = used.population_size * config.seeds_per_candidate
-    frames = agents * frames_per_generation(study.use(measured))
-    return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
+    frames = agents * frames_per_generation(study.use(directory.read_config()["resolved"]))
+    return Found(meta_params, directory.read_metrics("generation"), path, frames, study)
 
 
 class GivenStrategy(StrategyConfig):
@@ -238,14 +234,12 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
 def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     """Evolve without a run directory; return the best evolution on its validation seeds."""
     study.check()
-    measured = study.measure()
-    problem = study.use(measured)
-    config, count = settings.evolution, settings.run.evolution_seeds
+    problem = study.use(study.measure())
+    config, seeds = settings.evolution, settings.run.seeds
     evolution = Evolution(problem, settings.strategy.build(), config)
     evolutions: list[Found] = []
-    total = count * config.generations
-    with Progress(total=total, desc="compiling", unit="gen") as bar:
-        for seed in range(settings.run.seed, settings.run.seed + count):
+    with Progress(total=len(seeds) * config.generations, desc="compiling", unit="gen") as bar:
+        for seed in seeds:
             records: list[PlainMapping] = []
             for block in evolution.blocks(evolution.start(seed)):
                 check_first_generation(block, evolution.population_size, study.name)
@@ -255,11 +249,5 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             result = evolution.result(block.state)
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)
-            evolutions.append(Found(result, records, None, evolution.frames, study, measured))
-    key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
-    return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
-
-
-def _last_finite(records: Sequence[PlainMapping], key: str) -> float:
-    values = [float(each[key]) for each in records if np.isfinite(each[key])]
-    return values[-1] if values else -np.inf
+            evolutions.append(Found(result, records, None, evolution.frames, study))
+    return max(evolutions, key=lambda found: validation_of(found.metrics, settings))

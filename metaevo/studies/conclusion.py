@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from metaevo.config import PlainMapping, checks
+from metaevo.config import PlainMapping
 from metaevo.config.files import read_json
 from metaevo.evolution.problem import MetaParams
 from metaevo.judging import tables
@@ -106,8 +106,7 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
     chosen = directory if evolutions is None else evolutions.chosen.directory
     others: list[PlainMapping] = []
     if chosen.others_path.exists():
-        path, kind = chosen.others_path, list[dict[str, int | float | str]]
-        others += checks.check(kind, read_json(path), str(path))
+        others += read_json(chosen.others_path, list[dict[str, int | float | str]])
     if others and {"length", "score"} <= others[0].keys():
         from metaevo.reports.results import draw_front
 
@@ -159,7 +158,7 @@ def _draw_numbers(figures: Path, records: Mapping[str, Any], result: Result) -> 
     own, baseline = result.scores.get(SCORES), {}
     if own is not None and own.baselines and own.pooled:
         # of hand-written parts with the hyperparameters of candidates
-        untuned = {name: own.held_out_of(name, untuned=True).mean() for name in own.baselines}
+        untuned = {name: own.untuned(name) for name in own.baselines}
         best = max(untuned, key=lambda name: untuned[name])
         baseline = {f"{best}, untuned": untuned[best]}
     if any(map(len, records.values())):

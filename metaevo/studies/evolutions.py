@@ -15,7 +15,7 @@ from metaevo.judging import tables
 from metaevo.judging.scores import Scores
 from metaevo.parts.part import LEARNED
 from metaevo.reports import page
-from metaevo.reports.page import estimate, number
+from metaevo.reports.page import cell, estimate
 from metaevo.runs import checkpoint
 from metaevo.runs.finding import has_evolved
 from metaevo.runs.resume import forget_end
@@ -41,20 +41,15 @@ class Member(NamedTuple):
         return self.directory.read_metrics("generation")
 
 
-def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
-    """Return all evolutions of the run in a directory, even if they have not begun."""
-    first = settings.run.seed
-    seeds = range(first, first + settings.run.evolution_seeds)
-    return [Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in seeds]
-
-
 class Evolutions:
     """The evolutions of a run in which all are done."""
 
     def __init__(self, path: Path, settings: EvolutionSettings):
-        """Choose the best on validation seeds; arguments as for `members_of`."""
-        self.members = members_of(path, settings)
-        self.validation = [_validation_of(each, settings) for each in self.members]
+        """Choose the best on validation seeds."""
+        self.members = [
+            Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in settings.run.seeds
+        ]
+        self.validation = [validation_of(each.records, settings) for each in self.members]
         self.chosen = self.members[self.validation.index(max(self.validation))]
 
     def save_chosen(self, directory: RunDirectory) -> None:
@@ -73,7 +68,7 @@ class Evolutions:
 
     def text(self) -> str:
         """Describe the spread of the fitness in validation and the evolution that is loaded."""
-        low, high = number(min(self.validation)), number(max(self.validation))
+        low, high = cell(min(self.validation)), cell(max(self.validation))
         return (
             f"{len(self.members)} evolutions, on validation seeds from {low} to {high}; the best "
             f"there, seed {self.chosen.seed}, is the result of the run."
@@ -117,35 +112,33 @@ def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[
     return [estimate(found, sign=True), word]
 
 
-def _validation_of(member: Member, settings: EvolutionSettings) -> float:
-    """Return the fitness of an evolution's result on its validation seeds.
+def validation_of(records: Sequence[PlainMapping], settings: EvolutionSettings) -> float:
+    """Return the fitness of an evolution's result on its validation seeds, by its records.
 
     Returns:
         the fitness of the last mean or, for algorithms without a mean, of the best candidate;
         without validation, of the last population; -inf without records or if it diverged.
     """
-    records = member.records
     key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
     if settings.strategy.build().has_mean or key == "fitness_mean":
         records = records[-1:]
-    known = [each[key] for each in records if each[key] is not None]
-    return float(max(known, default=-math.inf))
+    known = (float(each[key]) for each in records if each[key] is not None)
+    return max(filter(math.isfinite, known), default=-math.inf)
 
 
 def evolve_all(
     run: Run[EvolutionSettings], evolve: Callable[[Run[EvolutionSettings]], None]
 ) -> None:
     """Call a function for each evolution of a run that is not done, one after another."""
-    config, count = run.settings.run, run.settings.run.evolution_seeds
+    config = run.settings.run
     forget_end(run.directory)
-    for place in range(count):
+    for place, seed in enumerate(config.seeds, start=1):
         run.stop.check()
-        own_config = replace(config, seed=config.seed + place, evolution_seeds=1)
-        settings = replace(run.settings, run=own_config)
-        with _open_inside(run, settings, f"seed_{own_config.seed}") as own:
-            if own.before is not None and _is_saved(own.directory, settings.evolution.generations):
+        settings = replace(run.settings, run=replace(config, seed=seed, evolution_seeds=1))
+        with _open_inside(run, settings, f"seed_{seed}") as own:
+            if own.saved is not None and _is_saved(own.directory, settings.evolution.generations):
                 continue
-            text = f"evolution {place + 1} of {count}: seed {own_config.seed}"
+            text = f"evolution {place} of {config.evolution_seeds}: seed {seed}"
             print(text, file=sys.stderr, flush=True)
             evolve(own)
 
@@ -166,7 +159,7 @@ def _open_inside(
     path = run.directory.path / name
     directory = RunDirectory(path)
     begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.before is not None and any(map(os.path.lexists, begun))
+    resume = run.saved is not None and any(map(os.path.lexists, begun))
     directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
     with (
         directory.locked(f"continue with: {how_to_continue(run.directory)}"),

@@ -22,6 +22,7 @@ def plan(study: Study) -> Table:
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     judged = {f"{LEARNED} {number}": shapes for number in range(count)}
     rows = [
+        ["evolved", problem.title],
         ["evolutions", f"{count} of {config.generations:,} generations"],
         ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
         ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],

@@ -47,12 +47,12 @@ class ProblemSettings(EvolutionSettings):
 
     def problem_fields(self) -> tuple[str, ...]:
         """Return the fields of the class."""
-        own = _fields_of(resolve(PROBLEM, self.problem))
-        return tuple(each.key for each in own if "." not in each.key)
+        return tuple(each.key for each in _fields_of(resolve(PROBLEM, self.problem)))
 
 
 def _fields_of(kind: Any) -> list[Setting]:
-    return list(settings_of(kind)) if dataclasses.is_dataclass(kind) else []
+    known = settings_of(kind) if dataclasses.is_dataclass(kind) else ()
+    return [each for each in known if "." not in each.key]
 
 
 def problem_class(reference: str) -> type[Any]:

@@ -29,7 +29,7 @@ def sweep_class(raw: PlainDict) -> type[SweepSettings]:
     return made
 
 
-_CLASSES: dict[str, Callable[[PlainDict], type]] = {
+CLASSES: dict[str, Callable[[PlainDict], type]] = {
     "train": training_class,
     "evolve": settings_class,
     "sweep": sweep_class,
@@ -59,6 +59,6 @@ def read_settings(
     """
     raw = dict(given) if isinstance(given, Mapping) else load_yaml(find_preset(given))
     raw = merge(raw, dict(changes or {}))
-    if isinstance(of, str) and of not in _CLASSES:
-        raise ConfigError(f"of = {show(of)}: must be one of {', '.join(_CLASSES)}")
-    return from_dict(_CLASSES[of](raw) if isinstance(of, str) else of, raw)
+    if isinstance(of, str) and of not in CLASSES:
+        raise ConfigError(f"of = {show(of)}: must be one of {', '.join(CLASSES)}")
+    return from_dict(CLASSES[of](raw) if isinstance(of, str) else of, raw)

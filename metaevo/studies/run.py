@@ -23,7 +23,7 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
-from metaevo.reports.page import number
+from metaevo.reports.page import cell
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
@@ -61,7 +61,7 @@ def run_evolutions(
     if not devices.is_first():
         devices.raise_on_all(_stand_by)
         return _follow(study, settings)
-    kind = Kind(study.name, "evolution", "generation", HARMLESS)
+    kind = Kind(study.name, "evolution", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
@@ -72,10 +72,9 @@ def run_evolutions(
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
     path, config = run.directory.path, run.settings.run
-    several, seeds = config.evolution_seeds > 1, range(config.evolution_seeds)
-    evolved = [run.directory]
+    several, evolved = config.evolution_seeds > 1, [run.directory]
     if several:
-        evolved = [RunDirectory(path / f"seed_{config.seed + place}") for place in seeds]
+        evolved = [RunDirectory(path / f"seed_{seed}") for seed in config.seeds]
     print(f"run directory: {path}", file=sys.stderr, flush=True)
     resolved = devices.broadcast_from_first(lambda: _resolve(study, run, evolved))
     if resolved is None:
@@ -138,7 +137,7 @@ def _resolve(
     It is finished if all generations are in `evolved`, the directories of its evolutions, and its
     report was made with the same evaluation settings.
     """
-    if run.before is None:
+    if run.saved is None:
         alone = jax.process_count() == 1  # otherwise the other processes wait
         measured = study.measure(run.stop.check) if alone else study.measure()
         study.keep(run.directory, measured)
@@ -146,12 +145,10 @@ def _resolve(
     from metaevo.runs.finding import has_evolved
 
     resolved, config = dict(run.resolved), run.settings.evolution
-    same_end = run.before.evaluation == run.settings.evaluation
-    is_reported = same_end and run.directory.report_path.exists()
-    if is_reported and all(has_evolved(each, config.generations) for each in evolved):
+    is_evolved = all(has_evolved(each, config.generations) for each in evolved)
+    if is_evolved and run.is_over("evaluation."):
         return None
-    before = run.before.evolution.chunk_size
-    if config.chunk_size not in (None, before):
+    if config.chunk_size is not None and "evolution.chunk_size" in run.changed:
         resolved["chunk_size"] = config.chunk_size
     study.keep(run.directory, resolved)
     return resolved
@@ -180,7 +177,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
     """
-    restored = devices.raise_on_all(lambda: _restored(run, evolution))
+    restored = devices.raise_on_all(lambda: run.restore(evolution.template))
     state, done, seconds = restored or (evolution.start(run.settings.run.seed), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
@@ -201,15 +198,6 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
             study.save(run.directory, found, block.done)  # which loads before the end, too
     if block.done < total:
         raise StopRequestedError
-
-
-def _restored(run: Run[EvolutionSettings], evolution: Evolution) -> tuple[State, int, float] | None:
-    """Return the state from which a resumed run continues, if it has any."""
-    if run.before is None:
-        return None
-    from metaevo.runs import resume
-
-    return resume.restore(run, evolution.template)
 
 
 def _blocks(
@@ -263,10 +251,10 @@ class _Logbook:
         last = block.records[-1]
         for each in block.records:
             if np.isfinite(each["fitness_of_mean"]):
-                self.found = number(float(each["fitness_of_mean"]))
+                self.found = cell(float(each["fitness_of_mean"]))
         frames = last["frames"] - self.frames
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
-        mean, best = number(float(last["fitness_mean"])), number(float(last["fitness_best"]))
+        mean, best = cell(float(last["fitness_mean"])), cell(float(last["fitness_best"]))
         text = f"fitness: found {self.found}, candidates {mean}, best {best}{rate}"
         self.bar.set_postfix_str(text, refresh=False)
         self.bar.update(len(block.records))

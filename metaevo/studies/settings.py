@@ -44,9 +44,14 @@ class RunConfig(RecordConfig):
     evolution_seeds: Annotated[int, Interval(ge=1, le=1000)] = 1
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 
+    @property
+    def seeds(self) -> range:
+        """The seeds of the evolutions."""
+        return range(self.seed, self.seed + self.evolution_seeds)
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.seed + self.evolution_seeds - 1 > MAX_SEED:
+        if self.seeds[-1] > MAX_SEED:
             raise ValueError(
                 f"seed = {self.seed} with evolution_seeds = {self.evolution_seeds}: the last seed "
                 f"must be at most {MAX_SEED}"
@@ -138,7 +143,7 @@ class EvolveSettings(EvolutionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        count, most = self.tasks_per_generation, len(self.tasks or {})
+        count = self.tasks_per_generation
         if self.tasks is None:
             if count is not None:
                 raise ValueError(f"tasks_per_generation = {count}: needs tasks")
@@ -150,8 +155,6 @@ class EvolveSettings(EvolutionSettings):
                 "task and tasks: must be only one of them; a rule of several tasks is judged on "
                 "others by metaevo evaluate --unseen FILE"
             )
-        if count is not None and count > most:
-            raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
     def build(self, run_path: Path | None = None) -> LearnerProblem:
         """Return the parts on their tasks, and on those of `evaluation.unseen`."""

@@ -89,7 +89,7 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategy.perturbs)
+        check_meta_params(shapes, perturbed=strategy.perturbs)  # before `evaluate` is traced
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:
@@ -116,10 +116,7 @@ class Study:
         if not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
-            ends = measure_scales(
-                problem.references(), problem.weights,
-                seed=run.seed, quick=run.quick, check_stop=check_stop,
-            )  # fmt: skip
+            ends = measure_scales(problem, seed=run.seed, quick=run.quick, check_stop=check_stop)
             measured[SCALES] = {key: [getattr(each, key) for each in ends] for key in Scale._fields}
         return measured
 
@@ -247,7 +244,9 @@ class Study:
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
-    def judgements(self, learned: Mapping[str, MetaParams]) -> dict[str, Judgement]:
+    def judgements(
+        self, learned: Mapping[str, MetaParams], *, only_unseen: bool = False
+    ) -> dict[str, Judgement]:
         """Return the judgements on the tasks of the evolution and on unseen ones, by names.
 
         `learned` are the meta-parameters found by each evolution. There is none without
@@ -260,9 +259,10 @@ class Study:
             chosen, space = (config.contenders, config.own), config.space
         for name, purpose in PURPOSES.items() if config.seeds else ():
             problem: Any = self.problem.unseen() if name == UNSEEN else self.problem
+            if problem is None or (only_unseen and name != UNSEEN):
+                continue
             try:
-                others = [] if problem is None else problem.contenders(*chosen)
-                if problem is None or not others:
+                if not (others := problem.contenders(*chosen)):
                     continue
                 for each in others:
                     if each.name.split()[:1] == [LEARNED]:
@@ -289,15 +289,14 @@ class Study:
         check_stop: Callable[[], None],
         only_unseen: bool = False,
     ) -> Iterator[tuple[str, Scores]]:
-        """Carry out the `judgements`, or only those on unseen tasks; yield names and scores.
+        """Carry out the `judgements`; yield names and scores.
 
         An interrupted judgement goes on from its file in the run's directory `path`. `check_stop`
         is called often, and raises if the run should stop.
         """
-        for name, judgement in self.judgements(learned).items():
-            if name == UNSEEN or not only_unseen:
-                file = path / f"{name}.npz"
-                yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
+        for name, judgement in self.judgements(learned, only_unseen=only_unseen).items():
+            file = path / f"{name}.npz"
+            yield name, run(judgement, file, TITLES[name], check_stop=check_stop)
 
 
 def picture_of(slot: str) -> Picture | None:

@@ -91,10 +91,7 @@ class Evolutions(Program[Any]):
         study.check()
         self.evolution = Evolution(problem, settings.strategy.build(), config)
         self.frames = config.generations * self.evolution.frames
-
-    def work(self) -> tuple[int, str]:
-        """Return the frames, or the generations of a problem without frames."""
-        return super().work() if self.frames else (self.evolution.config.generations, "gen")
+        self.length, self.unit = config.generations, "gen"
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""

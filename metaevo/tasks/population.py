@@ -176,8 +176,8 @@ class Population(Trainings):
         if agents.rows.evaluations is not None:
             last = int(np.sum(self.evaluated <= agents.updates)) - 1
             evaluations = np.asarray(agents.rows.evaluations)[:, [max(last, 0)]]  # may be NaN
-        found = scores(self.fitness, episodes, np.asarray(agents.rows.finite), evaluations)
-        return found.reshape(-1, agents.seeds)
+        found = jax.device_get(_fitness_of_agents(self.fitness, episodes, evaluations))
+        return np.where(agents.diverged, np.nan, found.reshape(-1, agents.seeds))
 
     def evaluation_curves(self, rows: Row) -> np.ndarray | None:
         """Return the evaluations at the points of the learning curves [agents, windows].
@@ -192,6 +192,10 @@ class Population(Trainings):
         return found
 
     # --- On the devices ---------------------------------------------------------------------------
+
+    def start(self, seed: int) -> list[Row]:
+        """Return untrained agents on the devices, see `keys`."""
+        return self.place(self.init(self.keys(seed)).rows)
 
     def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
@@ -340,23 +344,3 @@ def _fitness_of_agents(
         return fitness(config, measures(sums, evaluations=returns))
 
     return jax.vmap(of_agent)(episodes, evaluations)
-
-
-def scores(
-    config: FitnessConfig,
-    episodes: EpisodeSums,
-    finite: np.ndarray,
-    evaluations: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return the fitness of agents [agents] by their learning curves.
-
-    It is NaN where an agent diverged, or where no episode ended and the fitness needs one.
-
-    Args:
-        config: the weights.
-        episodes: each field [agents, points], sums.
-        finite: [agents] whether their parameters are finite.
-        evaluations: [agents, evaluations] mean returns of the greedy policies, if there are any.
-    """
-    found = jax.device_get(_fitness_of_agents(config, episodes, evaluations))
-    return np.where(finite, found, np.nan)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, short_name, to_dict
+from metaevo.config.plain import names_in
 from metaevo.evolution import devices
 from metaevo.evolution.loop import EvolutionConfig
 from metaevo.evolution.problem import (
@@ -116,7 +117,7 @@ class LearnerProblem(MetaProblem):
         if count > 1 and scales is None:
             from metaevo.tasks.scales import measure_scales
 
-            scales = measure_scales(self.references(), self.weights)
+            scales = measure_scales(self)
         self.scales = tuple(scales or ())
         if len(self.scales) not in (0, count):
             raise ConfigError(f"scales: {len(self.scales)} for {count} tasks")
@@ -195,10 +196,6 @@ class LearnerProblem(MetaProblem):
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
         return self._filled(self._setups[task or self.tasks[0]], slots)
 
-    def references(self) -> dict[str, Bound]:
-        """Return the `reference` of each task by its name."""
-        return {name: self.reference(name) for name in self.named}
-
     @property
     def slots(self) -> dict[str, Slot]:
         """The slots that are evolved, by their names."""
@@ -209,23 +206,17 @@ class LearnerProblem(MetaProblem):
         """The learner with its settings, parts and tasks, as plain data."""
         slots = {slot.name: slot for slot in learners.find(self.learner).slots}
         settings = (self._train, self._hyperparams, self.weights)
-        return [
+        about: list[Any] = [
             (self.learner, *map(to_dict, settings)),
             [(name, _described(slots[name], part)) for name, part in self.parts.by_slot.items()],
             [(name, _described(slots[name], *each)) for name, each in self.fixed.items()],
             [(name, to_dict(task)) for name, task in self.named.items()],
-            *self._code_of_networks(),
         ]
+        if names_in({"": about}):  # of networks, environments, the learner
+            from metaevo.config import code
 
-    def _code_of_networks(self) -> list[tuple[str, str | None]]:
-        """Return the user's networks with digests of their code."""
-        trains = [to_dict(self._train), *(task.train for task in self.named.values())]
-        names = sorted({train["network"] for train in trains if train.get("network")})
-        if not names:
-            return []
-        from metaevo.config import code
-
-        return [(name, code.digest_of(name)) for name in names]
+            about.append(code.digests({"": about}))
+        return about
 
     @property
     def tasks(self) -> list[str]:  # type: ignore[override]

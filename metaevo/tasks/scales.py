@@ -1,29 +1,31 @@
 """The scales of several tasks: scores that count as 0, random play, and as 1, the reference."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.runs.terminal import Progress
-from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Scale
+from metaevo.tasks.task import Scale
 from metaevo.tasks.trainings import Trainings
+
+if TYPE_CHECKING:
+    from metaevo.tasks.problem import LearnerProblem
 
 SEEDS = 16
 """Agents of random play, and of the reference, that measure the scale of a task."""
 
 
 def measure_scales(
-    references: Mapping[str, Bound],
-    weights: FitnessConfig,
+    problem: "LearnerProblem",
     *,
     seed: int = 0,
     quick: bool = False,
     check_stop: Callable[[], None] = lambda: None,
 ) -> list[Scale]:
-    """Measure random play and the hand-written reference on each task, by its name.
+    """Measure random play and the hand-written reference on each task of a problem.
 
     Random play is the learner under `random_play()`. In a quick look, a reference that does not
     learn counts as 1 better. `check_stop` is called often, and raises to stop.
@@ -34,7 +36,8 @@ def measure_scales(
     keys, means = keys_for(seed, Purpose.NORMALISATION, SEEDS), dict[str, list[float]]()
     scales = []
     programs = {
-        name: Trainings(task, None, weights, agents=2 * SEEDS) for name, task in references.items()
+        name: Trainings(problem.reference(name), None, problem.weights, agents=2 * SEEDS)
+        for name in problem.tasks
     }
     total = 2 * SEEDS * sum(each.frames for each in programs.values())
     with Progress(
@@ -42,7 +45,7 @@ def measure_scales(
     ) as bar:
         for name, trainings in programs.items():
             bar.stage(f"measuring the scale of {name}")
-            own = references[name].hyperparams
+            own = trainings.task.hyperparams
             trained = trainings.train(keys, [own.random_play(), own], progress=bar.update)
             means[name] = np.mean(trained.scores, axis=1).tolist()
     for name, (low, high) in means.items():

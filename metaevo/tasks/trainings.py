@@ -34,11 +34,7 @@ class Trained(NamedTuple):
 
 
 class Trainings:
-    """A learner in an environment, for agents that differ in their keys and perhaps settings.
-
-    Hyperparams and meta-parameters are inputs of the compiled program, of each agent or shared,
-    because XLA makes slower programs around constants.
-    """
+    """A learner in an environment, for agents that are trained as a whole, see `Population`."""
 
     def __init__(
         self,

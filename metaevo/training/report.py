@@ -19,7 +19,7 @@ from metaevo.statistics import summarise
 from metaevo.tasks.fitness import FINAL_FRACTION, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
-from metaevo.training.result import GREEDY, WHOLE, TrainingResult, draw_curves
+from metaevo.training.result import CURVES, GREEDY, WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
 from purerl.envs.grid import MOVES
 from purerl.envs.grid_world import GridWorld
@@ -31,9 +31,7 @@ from purerl.wrapped import innermost
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
 """Steps of the film, at most."""
-CSV, CURVES, VALUE_MAP, FILM = (
-    "learning_curves.csv", "learning_curves.png", "value_map.png", "episode.gif"
-)  # fmt: skip
+CSV, VALUE_MAP, FILM = "learning_curves.csv", "value_map.png", "episode.gif"
 CAPTIONS = {
     CURVES: "Learning curves: mean return of finished episodes, with 95% bootstrap interval over "
     "agents. At the beginning only short episodes can have finished.",
@@ -83,19 +81,11 @@ def finish(
     if result.evaluations is not None:
         scores[GREEDY] = result.evaluations[:, -1]  # at the end of training
     scores |= _play(run, population, result.policies)
-    rows = [_row(name, each) for name, each in scores.items()]
+    rows = [{"name": name, **summarise(each)} for name, each in scores.items()]
     run.log_evaluation(rows, [population.frames * agents] * len(rows), seconds)
     diverged = int(result.diverged.sum())
     write_json_atomic(directory.evaluation_path, {"variants": rows, "diverged": diverged})
     _write_report(run, population, rows, diverged)
-
-
-def _row(name: str, scores: np.ndarray) -> PlainDict:
-    """A row of evaluation.json; agents without a finished episode have no score."""
-    known = scores[np.isfinite(scores)]
-    found: PlainDict = {"mean": None, "iqm": None, "interval": [None, None]}
-    found |= summarise(known)._asdict() if len(known) else {}
-    return {"name": name, "scores": scores, "seeds": len(known), **found}
 
 
 def _play(
@@ -152,7 +142,7 @@ def _write_curves(path: Path, result: TrainingResult) -> None:
 
 def _draw(run: Run[TrainSettings], task: Bound, result: TrainingResult) -> None:
     settings, figures, trained = run.settings, run.directory.figures, result.policies
-    plots.save_figure(draw_curves(result.curves(title_of(settings))), figures / CURVES)
+    result.draw(figures)
     env: Any = innermost(task.learner.env)[0]
     if isinstance(env, GridWorld) and hasattr(trained, "visits"):
         q, visits = np.mean(trained.q, axis=0), np.sum(trained.visits, axis=0)

@@ -2,30 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, PlainDict, files, from_dict
 from metaevo.config.code import admit
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.tasks.agents import Row
-from metaevo.tasks.fitness import all_finite, mean_returns
-from metaevo.tasks.population import Population, scores
+from metaevo.tasks.agents import Agents, Row
+from metaevo.tasks.fitness import mean_returns
+from metaevo.tasks.population import Population
 from metaevo.training.settings import training_class
 from purerl.types import Learner, PyTree
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+POLICIES = "policies.npz"
+"""File of the trained policies, with their learning curves."""
 WHOLE = "whole training (fitness)"
 """The row of evaluation.json with the scores; a sweep maximises the same."""
 
 GREEDY = "evaluation of the greedy policy"
 """Name of the evaluations during a training, in figures and tables."""
+CURVES = "learning_curves.png"
 Curves = dict[str, tuple[np.ndarray, np.ndarray]]
 """Environment steps [points] and returns [seeds, points], by names."""
 
@@ -79,32 +80,27 @@ class TrainingResult:
         """Draw the mean learning curve with its 95% interval over agents; return the PNG file."""
         from metaevo.reports import plots
 
-        figure = draw_curves(self.curves(self.learner.env.name))
-        return [plots.save_figure(figure, files.make_folder(folder) / "learning_curves.png")]
+        curves = self.curves(self.learner.env.name)
+        panel = plots.Panel(curves, "environment steps", "return of finished episodes")
+        figure = plots.draw_panels([panel], height=3.6)
+        return [plots.save_figure(figure, files.make_folder(folder) / CURVES)]
 
 
-def draw_curves(curves: Curves) -> "Figure":
-    """Draw mean learning curves over seeds, with their 95% bootstrap intervals, unsmoothed."""
-    from metaevo.reports import plots
-
-    panel = plots.Panel(curves, "environment steps", "return of finished episodes")
-    return plots.draw_panels([panel], height=3.6)
+def with_policies(population: Population, rows: Row) -> Row:
+    """Return agents with policies in the place of states, which may have large replay memories."""
+    return rows.replace(agent=jax.vmap(population.task.learner.policy)(rows.agent))
 
 
 def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:
-    """Return the result of agents, on the host, that have done all their updates."""
-    learner = population.task.learner
-    policies = jax.vmap(learner.policy)(rows.agent)
-    finite = np.asarray(all_finite(policies, axes=1))
-    evaluations = None if rows.evaluations is None else np.asarray(rows.evaluations)
-    found = scores(population.fitness, rows.episodes, finite, evaluations)
+    """Return the result of agents `with_policies`, on the host, with all their updates done."""
+    agents = Agents(rows, len(rows.finite), population.num_updates)
     return TrainingResult(
-        learner,
-        policies,
+        population.task.learner,
+        jax.tree.map(jnp.asarray, rows.agent),
         population.windows.ends() * population.frames_per_update,
         np.asarray(mean_returns(rows.episodes), np.float64),
-        np.asarray(found, np.float32),
-        ~finite,
+        np.asarray(population.scores(agents)[0], np.float32),
+        agents.diverged[0],
         population.evaluation_curves(rows),
         path,
     )
@@ -132,9 +128,8 @@ def load_training(run_dir: str | Path, *, code: Sequence[str] = ()) -> TrainingR
     admit(directory.path, content["config"], content["resolved"], {}, code)
     settings = from_dict(training_class(content["config"]), content["config"])
     population = settings.population(directory.path, metrics=True)
-    done = population.num_updates
-    if done not in checkpoint.indices(directory.checkpoints):
-        raise ConfigError(f"{run_dir} holds no finished training (no checkpoint of {done} updates)")
-    path, expected = checkpoint.path_of(directory.checkpoints, done), {"index": done}
-    rows, _ = checkpoint.load_tree(path, population.template, expected)
+    if not (path := directory.path / POLICIES).exists():
+        raise ConfigError(f"{run_dir} holds no finished training (no {POLICIES} in it)")
+    template = jax.eval_shape(partial(with_policies, population), population.template)
+    rows, _ = checkpoint.load_tree(path, template)
     return result_of(population, rows, directory.path)

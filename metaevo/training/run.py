@@ -15,12 +15,10 @@ import numpy as np
 
 from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict
 from metaevo.evolution import devices
-from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
-from metaevo.parts.part import Part
 from metaevo.reports.page import Table
-from metaevo.runs.resume import restore
+from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.terminal import Progress, StopRequestedError
 from metaevo.statistics import mean_curve
@@ -28,7 +26,13 @@ from metaevo.tasks.agents import Row
 from metaevo.tasks.fitness import all_finite, mean_returns
 from metaevo.tasks.population import Population
 from metaevo.training import report
-from metaevo.training.result import TrainingResult, load_training, result_of
+from metaevo.training.result import (
+    POLICIES,
+    TrainingResult,
+    load_training,
+    result_of,
+    with_policies,
+)
 from metaevo.training.settings import TrainSettings, training_class, with_task
 from purerl.types import Environment, LearnerEntry
 
@@ -37,7 +41,7 @@ HARMLESS = (
     "run.block_seconds", "run.checkpoint_seconds", "run.num_devices",
 )  # fmt: skip
 """Settings that a resumed run may change, too."""
-KIND = Kind("train", "train", "update", HARMLESS)
+KIND = Kind("train", "train", HARMLESS)
 
 
 def train(
@@ -86,15 +90,9 @@ def train(
     raw = with_task({**given, **sections})
     raw["run"] = {**sections.get("run", {}), "seed": seed}
     kind = training_class(raw)
-    functions = {}
-    for slot in (each.name for each in learners.find(name).slots):
-        value = raw.get(slot)
-        if isinstance(value, Path):
-            raw[slot] = str(value)
-        elif hasattr(value, "part"):  # the result of an evolution
-            functions[slot] = raw.pop(slot).part(slot)
-        elif isinstance(value, Part | tuple) or callable(value):
-            functions[slot] = raw.pop(slot)
+    slots = [each.name for each in learners.find(name).slots]
+    raw |= {slot: str(raw[slot]) for slot in slots if isinstance(raw.get(slot), Path)}
+    functions = {slot: raw.pop(slot) for slot in slots if not isinstance(raw.get(slot, ""), str)}
     settings = from_dict(kind, raw)
     if run_dir is None:
         if resume:
@@ -102,12 +100,12 @@ def train(
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
         population = _population(settings, given=functions)
-        begun, total = _untrained(settings, population), population.num_updates
+        begun, total = population.start(seed), population.num_updates
         trained = population.blocks(begun, 0, total, settings.run.block_seconds)
         with Progress(total=total, desc="training", unit="update") as bar:
             for agents, length, _ in trained:  # noqa: B007 (used below)
                 bar.update(length)
-        return result_of(population, population.rows(agents))
+        return result_of(population, with_policies(population, population.rows(agents)))
     if functions:
         raise ConfigError(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
@@ -146,8 +144,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
     report.check(settings, population.task)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         path = run.directory.path
-        same_end = run.before is not None and run.before.evaluation == settings.evaluation
-        if same_end and run.directory.report_path.exists():
+        if run.is_over("evaluation."):
             print(f"{path} is finished ({population.num_updates} updates)")
             return 0
         chunk_size = run.resolved.get("chunk_size", population.chunk_size)
@@ -161,6 +158,8 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
             num_devices=population.num_devices,
         )
         rows, seconds = _train(run, population)
+        rows = with_policies(population, rows)
+        checkpoint.save_tree(path / POLICIES, rows)
         result = result_of(population, rows, path)
         report.finish(run, population, result, rows.episodes, seconds=seconds)
     return run.stop.exit_code
@@ -179,19 +178,13 @@ def _population(
     return population
 
 
-def _untrained(settings: TrainSettings, population: Population) -> list[Row]:
-    """Return new agents on the devices."""
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    return population.place(population.init(keys).rows)
-
-
 def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]:
     """Run the updates that are missing; return the final agents and the seconds it took in all."""
     config, total, ends = run.settings.run, population.num_updates, population.windows.ends()
     agents = run.settings.seeds
-    restored = restore(run, population.template)
+    restored = run.restore(population.template)
     if restored is None:  # so that a checkpoint precedes all records
-        chunks, done, seconds = _untrained(run.settings, population), 0, 0.0
+        chunks, done, seconds = population.start(config.seed), 0, 0.0
         run.save(0, population.rows(chunks), 0.0)
     else:
         tree, done, seconds = restored

@@ -37,7 +37,8 @@ class SweepConfig:
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
     """of the training: the shortest rung is at least as long"""
     confirm_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 32
-    """fresh seeds on which the winner and the settings it began from are trained; 0 for none"""
+    """fresh seeds on which the winner and the settings it began from are trained; 0 for none; fewer
+    than 6 decide nothing"""
     storage: str | None = None
     """URL of a database for Optuna that several processes share; by default a journal in the run
     directory"""

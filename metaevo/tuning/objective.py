@@ -17,7 +17,7 @@ import numpy as np
 from optuna.distributions import FloatDistribution
 
 from metaevo.config import ConfigError, files, flatten, from_dict, merge, show, to_dict
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping, nested
 from metaevo.config.space import Params, Space, ends, free_space
 from metaevo.evolution.problem import Purpose
 from metaevo.runs.terminal import Progress
@@ -62,10 +62,13 @@ class Program(ABC, Generic[S]):
     """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
+    length, unit = 1, "call"
+    """without frames: the sum of all `count` for a setting on one seed, and its unit"""
 
+    @property
     def work(self) -> tuple[int, str]:
-        """Return the sum of all `count` for a setting on one seed, and its unit."""
-        return self.frames, "frame"
+        """The sum of all `count` for a setting on one seed, and its unit."""
+        return (self.frames, "frame") if self.frames else (self.length, self.unit)
 
     def __init__(self, settings: S) -> None:
         """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
@@ -177,12 +180,6 @@ class Objective(Generic[S]):
             if not trials:
                 return
 
-    def confirm(self, params: Params, count: Count) -> Rung:
-        """Evaluate settings to their end, on seeds that no search has seen."""
-        settings = self.settings_of(params)
-        (rung,) = self.program(settings).evaluate([settings], Purpose.HELD_OUT, count)
-        return rung
-
     def value(self, scores: np.ndarray) -> float | None:
         """Return the objective of scores [seeds], or None if a score is not finite."""
         if not np.all(np.isfinite(scores)):
@@ -204,9 +201,6 @@ def function_objective(
                 count(1)
             yield Rung(np.array(scores), np.zeros(len(scores)))
 
-        def work(self) -> tuple[int, str]:
-            return 1, "call"
-
     config = replace(config, scheduler="none", seeds=1, confirm_seeds=0)
     return Objective(free_space(rules), config, dict, Function)
 
@@ -218,9 +212,7 @@ def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
     def settings_of(params: Params) -> C:
         values: PlainDict = {}
         for key, value in params.items():
-            for name in reversed(key.split(".")):
-                value = {name: value}
-            values = merge(values, value)
+            values = merge(values, nested(key, value))
         return from_dict(type(settings), merge(raw, values))
 
     space = make_space(settings.space, settings_of)

@@ -14,6 +14,7 @@ from metaevo.config.documentation import short_names
 from metaevo.reports import page, plots
 from metaevo.reports.page import cell, estimate
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.statistics.groups import FEWEST_PAIRS
 from metaevo.tuning.objective import Objective
 from metaevo.tuning.results import importance
 from metaevo.tuning.study import Study
@@ -59,11 +60,13 @@ def write_sweep_report(
 def _confirmation(result: PlainDict) -> tuple[list[page.Section], list[page.Section]]:
     """Return whether the winner is better than the settings before, and the numbers."""
     word, (winner, before) = result["conclusion"], result["variants"]
-    change = estimate((result["difference"], result["difference_interval"]), sign=True)
+    change = estimate(result["difference"], sign=True)
     sentence = (
         f"The {winner['name']} against the {before['name']}, on {winner['seeds']} fresh seeds: "
         f"{change} (95% interval)."
     )
+    if winner["seeds"] < FEWEST_PAIRS:
+        sentence += f" Fewer than {FEWEST_PAIRS} seeds are always undecided (sweep.confirm_seeds)."
     rows = []
     for row, found in zip(result["variants"], (result["search_value"], None), strict=True):
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
@@ -99,18 +102,28 @@ def _best_trials(study: Study, objective: Objective[Any]) -> page.Table:
     return page.Table("Best trials of the search", columns, rows, note=note)
 
 
+def shortened(study: optuna.Study) -> optuna.Study:
+    """Return a copy in which settings have short names, which fit on an axis.
+
+    All trials are in it, also those of killed processes, so that they keep their numbers.
+    """
+    trials = study.get_trials()
+    short = short_names({name for trial in trials for name in trial.params})
+    for trial in trials:
+        trial.params = {short[name]: value for name, value in trial.params.items()}
+        trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
+    found = optuna.create_study(direction="maximize")
+    found.add_trials(trials)
+    return found
+
+
 def draw(study: optuna.Study, directory: Path) -> None:
     """Draw the figures that the finished trials allow into a directory."""
     import matplotlib as mpl
     from matplotlib import pyplot
 
-    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))  # copies
-    short = short_names({name for trial in trials for name in trial.params})
-    for trial in trials:  # short names fit on an axis
-        trial.params = {short[name]: value for name, value in trial.params.items()}
-        trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
-    study = optuna.create_study(direction="maximize")
-    study.add_trials(trials)
+    study = shortened(study)
+    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
     complete = sum(trial.state == TrialState.COMPLETE for trial in trials)
     important = list(importance(study))[:MOST_SETTINGS]
     visual = optuna.visualization.matplotlib

@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 from metaevo import statistics
 from metaevo.config import PlainDict, files
 from metaevo.config.space import Params, Space
+from metaevo.evolution.problem import Purpose
 from metaevo.tuning.objective import Count, Objective
 from metaevo.tuning.study import Trial
 
@@ -91,16 +92,17 @@ def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainD
     Returns:
         the content of evaluation.json: the finalists, and the comparison of their seeds in pairs.
     """
-    params = {WINNER: best.params, BEFORE: {}}
-    rungs = {name: objective.confirm(each, count) for name, each in params.items()}
+    params, rungs = {WINNER: best.params, BEFORE: dict[str, Any]()}, {}
+    for name, each in params.items():
+        settings = objective.settings_of(each)
+        evaluation = objective.program(settings).evaluate([settings], Purpose.HELD_OUT, count)
+        (rungs[name],) = evaluation
     scores = statistics.fill_missing([rung.scores[0] for rung in rungs.values()])
     variants = [
         {
             "name": name,
             "settings": params[name],
-            "scores": own,
-            "seeds": len(own),
-            **statistics.summarise(own)._asdict(),
+            **statistics.summarise(own),
             "diverged": rung.diverged[0],
             "frames": rung.frames,
         }

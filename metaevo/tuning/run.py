@@ -28,7 +28,7 @@ HARMLESS = (
 """Settings that a resumed sweep may change, too."""
 POLL_SECONDS = 2.0
 """between two looks at the other processes"""
-KIND = Kind("sweep", "sweep", "trial", HARMLESS)
+KIND = Kind("sweep", "sweep", HARMLESS)
 
 
 def search(
@@ -85,9 +85,7 @@ def run_sweep(
     trials = num_trials(config, objective.space)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         path = run.directory.path
-        # Another number of fresh seeds needs another confirmation.
-        same_end = run.before and run.before.sweep.confirm_seeds == settings.sweep.confirm_seeds
-        if same_end and run.directory.report_path.exists():
+        if run.is_over("sweep.confirm_seeds"):  # else it needs another confirmation
             print(f"{path} is finished ({trials} trials)")
             return 0
         study = Study(path, settings.sweep, objective.space, seed=settings.run.seed)
@@ -96,7 +94,7 @@ def run_sweep(
         run.start(run.resolved)
         print(f"{path}: {trials} trials x {config.seeds} seeds", file=sys.stderr)
         agents = trials * config.seeds + 2 * config.confirm_seeds
-        work, unit = program.work()
+        work, unit = program.work
         done = logged if program.frames else len(study.trials()) * config.seeds * work
         with Progress(
             total=agents * work, initial=done, desc="searching", unit=unit,

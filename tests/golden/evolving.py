@@ -106,7 +106,7 @@ def measure_scales(case: Case) -> dict[str, tuple[float, float]]:
         return dict(zip(case["tasks"], zip(*found.values(), strict=True), strict=True))
     (name,), (found,) = (
         case["tasks"],
-        scales.measure_scales(study.problem.references(), study.problem.weights, seed=case["seed"]),
+        scales.measure_scales(study.problem, seed=case["seed"]),
     )
     return {name: (found.random, found.reference)}
 

@@ -22,7 +22,7 @@ def chances(own, other):
 
 def total(game, own, other):
     first, transition = chances(own, other)
-    return first @ np.linalg.solve(np.eye(4) - game.discount * transition, np.array(game.own))
+    return first @ np.linalg.solve(np.eye(4) - game.discount * transition, game.both[0])
 
 
 def slope(function, x, step=1e-4):
@@ -52,7 +52,7 @@ def test_values_are_the_discounted_sums_of_both_players(game, policies):
         [0.04 * total(game, own, other), 0.04 * total(game.swapped, other, own)]
         for own, other in policies
     ]
-    scale = max(map(abs, game.own))
+    scale = np.abs(game.both).max()
     np.testing.assert_allclose(np.stack(found, axis=-1), expected, atol=2e-6 * scale)
 
 
@@ -68,18 +68,18 @@ def test_the_other_player_sees_the_same_game():
     game = Game(((1, 2), (3, 4)), ((5, 6), (7, 8)), 0.5, 7)
     assert game.swapped == Game(((5, 7), (6, 8)), ((1, 3), (2, 4)), 0.5, 7)
     assert game.swapped.swapped == game
-    assert DILEMMA.swapped == DILEMMA
-    assert DILEMMA.other == (-1, 0, -3, -2)
+    np.testing.assert_array_equal(DILEMMA.swapped.both, DILEMMA.both)
+    np.testing.assert_array_equal(DILEMMA.both, [[-1, -3, 0, -2], [-1, 0, -3, -2]])
 
 
 OWN, OTHER = jnp.array([0.5, 1.0, -1.0, 2.0, -0.5]), jnp.array([-0.5, 2.0, 0.0, -1.0, 1.0])
 FIRST = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])
-FIXED = {name: players.logits(chances) for name, chances in players.FIXED.items()}
+FIXED = {name: each.params for name, each in players.FIXED.items()}
 
 
-def moved(player, own=OWN, state=()):
+def moved(learner, own=OWN, state=()):
     """The next policy of a player with learning rate 1/2, and its next state."""
-    return player.step(DILEMMA, 0.5, own, OTHER, state)
+    return learner(0.5).step(DILEMMA, 0.5, own, OTHER, state)
 
 
 def test_learners_climb_their_values():
@@ -96,26 +96,26 @@ def test_learners_climb_their_values():
 
 
 def test_a_best_response_restarts_and_exploits():
-    best, state = moved(players.best_response, state=players.best_response.init(FIRST))
+    best, state = moved(players.best_response, state=players.best_response(0.5).init(FIRST))
     np.testing.assert_array_equal(best, moved(players.best_response, OWN + 1.0, state)[0])
     assert total(DILEMMA, best, OTHER) > total(DILEMMA, FIRST, OTHER) + 1.0
 
 
 @pytest.mark.parametrize(("factor", "level"), [(1.2, 1.0), (2.0, 0.5), (5.0, 0.0)])
 def test_a_zero_determinant_strategy_fixes_the_line(factor, level):
-    (own,) = players.zero_determinant(DILEMMA, [factor], [level])
+    (player,) = players.zero_determinant(DILEMMA, [factor], [level])
     others = 3 * jax.random.normal(jax.random.key(1), (200, 5))
-    mine, theirs = jax.vmap(lambda other: values(DILEMMA, own, other))(others)
+    mine, theirs = jax.vmap(lambda other: values(DILEMMA, player.params, other))(others)
     baseline = -2 + level
     np.testing.assert_allclose(mine - baseline, factor * (theirs - baseline), atol=0.02)
     assert np.ptp(theirs) > 0.1  # a line, not a point
 
 
 def test_extortion_where_a_game_allows_it():
-    best = players.zero_determinant(DILEMMA)[0]
-    np.testing.assert_array_equal(best, players.zero_determinant(DILEMMA, [3.0])[0])
-    (found,) = players.zero_determinant(CHICKEN)
-    np.testing.assert_array_equal(found, players.zero_determinant(CHICKEN, [1.01])[0])
+    for game, factor in ((DILEMMA, 3.0), (CHICKEN, 1.01)):
+        best, (found,) = players.zero_determinant(game), players.zero_determinant(game, [factor])
+        np.testing.assert_array_equal(best[0].params, found.params)
+    assert len(players.zero_determinant(CHICKEN)) == 1
     assert not players.zero_determinant(PENNIES)  # nobody can extort where all is zero-sum
 
 

@@ -16,7 +16,7 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     assert (best.label, base.label) == ("learning_rate=0.5", "learning_rate=0.1")
     assert (result.baseline, base.comparison) == (base.label, None)
     assert best.comparison.conclusion == "better"
-    assert best.comparison.difference == pytest.approx(40, abs=0.1)
+    assert best.comparison.difference.value == pytest.approx(40, abs=0.1)
     assert best.comparison.p == pytest.approx(2 / 924)  # 6 against 6, separated
     scores = pd.DataFrame(result.table("scores"))
     assert scores.groupby("group").score.mean().round().to_dict() == {
@@ -32,7 +32,7 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     base, worse = compare_runs([high, low]).groups
     assert base.comparison is None
     assert worse.comparison.conclusion == "worse"
-    assert worse.comparison.difference == pytest.approx(-40, abs=0.1)
+    assert worse.comparison.difference.value == pytest.approx(-40, abs=0.1)
     assert compare_runs([high, low.parent]).baseline == base.label  # the folder holds both
 
 
@@ -137,9 +137,9 @@ def test_a_lower_loss_is_better(tmp_path):
     best, base = result.groups
     assert (best.label, base.label) == ("learning_rate=0.5", result.baseline)
     assert best.comparison.conclusion == "better"
-    assert best.comparison.difference == pytest.approx(-3, abs=0.01)
-    assert best.comparison.probability_of_improvement == 1.0
-    assert best.comparison.difference_interval[1] < 0
+    assert best.comparison.difference.value == pytest.approx(-3, abs=0.01)
+    assert best.comparison.probability_of_improvement.value == 1.0
+    assert best.comparison.difference.interval[1] < 0
     assert base.iqm.value == pytest.approx(5.025)
 
 
@@ -160,9 +160,10 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     paths = [evolution(tmp_path / "a", 0.1, low, 99.0), evolution(tmp_path / "b", 0.5, high, 1.0)]
     result = compare_runs(paths)
     best = result.groups[0]
-    assert (best.label, best.comparison.conclusion) == ("sigma=0.5", "better")
-    assert best.comparison.difference == pytest.approx(10)
-    assert [len(row.curves) for row in result.groups] == [8, 8]
+    assert best.comparison.difference.value == pytest.approx(10)
+    # Of the agents of one evolution each: nothing about evolutions.
+    assert (best.label, best.comparison.conclusion) == ("sigma=0.5", "undecided")
+    assert [len(row.curves) for row in result.groups] == [1, 1]
     squared = compare_runs(paths, metric="evaluation:squared")
     assert [row.iqm.value for row in squared.groups] == [0, 0]
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))

@@ -20,8 +20,8 @@ def test_the_figures_show_the_table(make_run):
     assert np.ravel(points).tolist() == [each.iqm.value for each in result.groups]
     interval, point, _ = differences.lines
     best = result.groups[0].comparison
-    assert tuple(interval.get_xdata()) == best.difference_interval
-    assert point.get_xdata()[0] == best.difference
+    assert tuple(interval.get_xdata()) == best.difference.interval
+    assert point.get_xdata()[0] == best.difference.value
 
 
 def test_the_page_is_one_file_with_hostile_names_escaped(make_run, tmp_path, capsys):

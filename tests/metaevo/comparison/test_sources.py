@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from metaevo.comparison.recorded import RecordedRun
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from tests.metaevo.comparison.conftest import write_records
+from tests.metaevo.judging.test_scores import judgement
 
 
 def read(*names, notes=None) -> list[RecordedRun]:
@@ -56,17 +58,30 @@ def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
     (run,) = read(evolution)
     assert (run.seed, run.default, run.axis) == ("3", "fitness_of_mean", "generation")
     # None counts as the worst of all.
-    for metric, scores in {
-        "evaluation": [1, 0.5], "evaluation:learned": [1, 0.5], "evaluation:b": [2, 0.5]
-    }.items():  # fmt: skip
-        found = [(curve.seed, curve.score) for curve in run.curves(metric)]
-        assert found == [("3/0", scores[0]), ("3/1", scores[1])]
+    for name, score in {"": 0.75, ":learned": 0.75, ":b": 1.25}.items():
+        (found,) = run.curves(f"evaluation{name}")
+        assert (found.seed, found.score) == ("3/0", score)
 
     config = {"sweep": {"trials": 4}, "run": {"seed": 1}}
     records = [{"value": value} for value in (2.0, 1.0, None, 3.0)]
     (run,) = read(write_records(tmp_path / "s", config, "trial", records))
     assert (run.default, run.axis) == ("best_value", "trial")
     np.testing.assert_array_equal(run.curves("best_value")[0].y, [2, 2, 2, 3])
+
+
+def test_each_of_several_evolutions_has_the_score_of_the_report(tmp_path: Path):
+    names = "learned seed 3", "learned seed 4", "squared"
+    tuned = judgement(gains=(0.0, 1.0, 0.0), groups=("learned", "learned", ""))
+    scores = replace(tuned, contenders=names)
+    outer = RunDirectory.create(tmp_path / "r", "x")
+    outer.write_config({}, {})
+    scores.save(outer.scores_path)
+    for seed in (3, 4):
+        write_records(outer.path / f"seed_{seed}", {"run": {"seed": seed}}, "generation", [{}])
+    found = {run.seed: run.scores for run in read(outer.path)}
+    for seed, own in found.items():
+        value = scores.iqm(f"learned seed {seed}").value
+        assert own == {"evaluation": [value], "evaluation:learned": [value]}
 
 
 def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: Path):

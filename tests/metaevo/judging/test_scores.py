@@ -56,8 +56,8 @@ def test_without_tuning_the_score_is_the_interquartile_mean():
         assert curve.scores == pytest.approx(statistics.iqm(scores.held_out[place, 0, 0]))
     paired = statistics.compare(*scores.held_out[:2, 0, 0], shared_seeds=True)
     found = scores.difference("c0", "c1")
-    assert found.value == pytest.approx(paired.difference)
-    assert found.interval == pytest.approx(paired.difference_interval, abs=0.1)
+    assert found.value == pytest.approx(paired.difference.value)
+    assert found.interval == pytest.approx(paired.difference.interval, abs=0.1)
 
 
 def test_the_curve_is_the_mean_over_all_subsets_of_the_finalists():

@@ -17,7 +17,7 @@ from metaevo.commands.run_options import run_parser
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.finding import run_path
-from metaevo.runs.resume import forget_end, restore
+from metaevo.runs.resume import forget_end
 from metaevo.runs.run import HasRun, Kind, RecordConfig, open_run
 from metaevo.runs.run_directory import RunDirectory
 
@@ -238,7 +238,7 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     assert run_path("runs/c") == Path("runs/c")
 
 
-KIND = Kind("work", "work", "update", ("run.keep",))
+KIND = Kind("work", "work", ("run.keep",))
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def test_a_stopped_run_continues_from_its_last_checkpoint_with_all_records(tmp_p
     assert f"stopped; continue with: --resume --run-dir {path}" in capsys.readouterr().err
     with opened(path, resume=True) as run:
         assert run.resolved["measured"] == 3
-        tree, done, seconds = restore(run, np.zeros(2, int))
+        tree, done, seconds = run.restore(np.zeros(2, int))
         assert (tree.tolist(), done, seconds) == ([4, 4], 4, 1.5)
         assert run.directory.read_metrics("update") == [update(index) for index in range(4)]
     for kept, found in (((0, 1, 3), 2), ((1, 2, 3, 4), 0)):  # one was lost
@@ -284,7 +284,7 @@ def test_a_stopped_run_continues_from_its_last_checkpoint_with_all_records(tmp_p
             opened(path, resume=True) as run,
             pytest.warns(UserWarning, match="not usable: metrics.jsonl lacks records"),
         ):
-            assert restore(run, np.zeros(2, int))[1] == found
+            assert run.restore(np.zeros(2, int))[1] == found
     with pytest.raises(ConfigError, match=r"other settings \(rate: 0.1 -> 0.2\)"):
         opened(path, resume=True, rate=0.2).__enter__()
 
@@ -312,4 +312,4 @@ def test_a_run_that_fails_before_its_first_record_can_be_tried_again(tmp_path, h
     with pytest.raises(ConfigError, match="already holds a run"):
         opened(path).__enter__()
     with opened(path, resume=True) as run:
-        assert restore(run, np.zeros(2))[1] == 0
+        assert run.restore(np.zeros(2))[1] == 0

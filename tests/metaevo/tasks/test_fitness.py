@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from metaevo.tasks.fitness import FitnessConfig, Windows, all_finite, fitness, measures
-from metaevo.tasks.population import scores
 from purerl.types import EpisodeSums
 
 
@@ -15,17 +14,6 @@ def test_a_single_number_that_is_not_finite_is_enough(xp):
     assert all_finite(tree, axes=1).tolist() == [True, False, False]
     assert not all_finite(tree)
     assert all_finite({"a": tree["a"], "n": tree["n"]})
-
-
-def test_no_score_without_episodes_or_with_infinite_parameters():
-    ones = np.ones((3, 4), np.float32)
-    count = np.float32([[1] * 4, [1] * 4, [0] * 4])
-    episodes = EpisodeSums(count, 2 * count, count, 5 * ones, ones)
-    finite = np.array([True, False, True])
-    found = scores(FitnessConfig(), episodes, finite)
-    np.testing.assert_array_equal(found, [2, np.nan, np.nan])
-    found = scores(FitnessConfig(mean_return=0, reward_per_step=1), episodes, finite)
-    np.testing.assert_array_equal(found, [5, np.nan, 5])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

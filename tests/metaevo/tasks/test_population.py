@@ -3,11 +3,13 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.tasks.agents import Agents, Row
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
+from purerl.types import EpisodeSums
 from tests.metaevo.toy import assert_same
 
 SEEDS = 3
@@ -45,6 +47,16 @@ def population(task):
 
 def settings(rates):
     return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
+
+
+def test_no_score_without_episodes_or_with_infinite_parameters(task):
+    ones = np.ones((3, 4), np.float32)
+    count = np.float32([[1] * 4, [1] * 4, [0] * 4])
+    episodes = EpisodeSums(count, 2 * count, count, 5 * ones, ones)
+    agents = Agents(Row(None, None, None, episodes, None, np.array([True, False, True])), 3, 4)
+    for weights, wanted in ((FitnessConfig(), [2, np.nan, np.nan]), (FITNESS, [5, np.nan, 5])):
+        found = Population(task, None, weights, log_every=1).scores(agents)
+        np.testing.assert_array_equal(found, [wanted])
 
 
 def test_selecting_agents_does_not_change_their_training(population, keys):

@@ -146,9 +146,9 @@ def test_a_reference_no_better_than_random_play_gives_no_scale(problem, monkeypa
     with pytest.raises(
         metaevo.ConfigError, match=r"tasks\.GridWorld: the hand-written reference scores 9, no bet"
     ):
-        measure_scales(problem.references(), problem.weights)
+        measure_scales(problem)
     # the numbers of a quick look mean nothing
-    quick = measure_scales(problem.references(), problem.weights, quick=True)
+    quick = measure_scales(problem, quick=True)
     assert quick == [(9, 10)]
     with pytest.raises(ZeroDivisionError):  # it stops
-        measure_scales(problem.references(), problem.weights, check_stop=lambda: 1 / 0)
+        measure_scales(problem, check_stop=lambda: 1 / 0)

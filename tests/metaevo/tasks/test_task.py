@@ -96,8 +96,9 @@ def test_a_judgement_knows_the_code_of_a_network():
         for size in (5, 5, 6)
     ]  # fmt: skip
     assert described[0] == described[1]
-    assert described[0][-1][1] is not None
-    assert described[0][-1][1] != described[2][-1][1]
+    first, _, other = ([*each[-1].values()] for each in described)
+    assert None not in first
+    assert first != other
 
 
 @pytest.mark.parametrize(

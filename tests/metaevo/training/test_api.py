@@ -47,7 +47,7 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
         np.testing.assert_array_equal(other.scores, result.scores)
         np.testing.assert_array_equal(other.policies.q, result.policies.q)
     assert (kept.path / "report.html").exists()
-    with open(kept.path / "checkpoints" / "000010.npz", "r+b") as file:
+    with open(kept.path / "policies.npz", "r+b") as file:
         file.truncate(1000)
     with pytest.raises(metaevo.ConfigError, match="cut off or damaged"):
         metaevo.load_training(kept.path)

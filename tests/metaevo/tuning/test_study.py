@@ -8,10 +8,12 @@ import numpy as np
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState
 
 from metaevo.config import ConfigError
 from metaevo.config.space import Space
 from metaevo.tuning import storage as storages
+from metaevo.tuning.report import shortened
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.study import Study, best_of
 from tests.faults.damage import Bomb
@@ -73,25 +75,28 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(make_config, sa
 def test_results_are_kept(tmp_path, make_config, space):
     config = make_config(trials=5, scheduler="successive_halving")
     with Study(tmp_path, config, space, seed=0) as study:
-        good, stopped, diverged, impossible = study.ask(4)
+        impossible, good, stopped, diverged = study.ask(4)
         assert study.running() == 4
         assert not study.should_prune(good, 1, 3.0)
         assert study.should_prune(stopped, 1, 2.0)
         told = [
+            replace(impossible, outcome="failed", reason="why"),
             complete(good, 3.0, scores=[2.0, 4.0]),
             replace(stopped, outcome="pruned", value=2.0),
             replace(diverged, outcome="pruned", scores=[None], diverged=1),
-            replace(impossible, outcome="failed", reason="why"),
         ]
         for trial in told:
             study.tell(trial)
         assert len(study.ask(4)) == 1
         assert (study.ask(4), study.running()) == ([], 1)
     states = [trial.state.name for trial in study.optuna_study.trials]
-    assert states == ["COMPLETE", "PRUNED", "PRUNED", "FAIL", "RUNNING"]
+    assert states == ["FAIL", "COMPLETE", "PRUNED", "PRUNED", "RUNNING"]
+    drawn = shortened(study.optuna_study).get_trials(states=[TrialState.COMPLETE])
+    assert [trial.number for trial in drawn] == [1]  # the figures count as the tables do
+    assert [*drawn[0].params] == ["learning_rate", "gamma"]
     found = Study(tmp_path, config, space, seed=0).trials()
     assert found == told
-    assert best_of(found) == found[0]
+    assert best_of(found) == found[1]
 
 
 @pytest.mark.parametrize(
