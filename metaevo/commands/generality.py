@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         if measured.unable:
             print(f"\n{measured.rule} cannot be trained on {', '.join(measured.unable)}")
 
-    return work_in(folder, "tasks", measure)
+    return work_in(folder, measure)
 
 
 def plan(measurement: "Measurement") -> "Table":

@@ -35,9 +35,9 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
 
     Args:
         slot: of a learner.
-        given: a function, a pair of function and meta-parameters, a part, a `Filling`, the name of
-            a hand-written function, `zoo:NAME`, the directory of a run, or code of the user's (with
-            the meta-parameters of its `init`).
+        given: a function, a pair of function and meta-parameters, a part, a `Filling`, the result
+            of an evolution, the name of a hand-written function, `zoo:NAME`, the directory of a
+            run, or code of the user's (with the meta-parameters of its `init`).
         run_path: an existing run; its copy of an evolved part is used.
 
     Raises:
@@ -45,6 +45,8 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
     """
     if isinstance(given, Filling):
         return given
+    if hasattr(given, "contender"):  # the result of an evolution
+        given = given.part(slot.name)
     if isinstance(given, Part):
         return Filling(given.in_slot(slot), given.init(jax.random.key(0)))
     if isinstance(given, str) and given in slot.functions:
@@ -227,6 +229,5 @@ def keep(run_path: Path, slot: Slot, reference: str) -> None:
         write(copy, *parts_of(reference))
     elif (source := folder_of(reference)).meta_params.exists():  # no function of the zoo
         for path in source.path.glob(f"{RECORDED}/*.py"):
-            kept = files.make_folder(copy.path / RECORDED) / path.name
-            files.write_atomic(kept, files.read(path))
+            files.write_atomic(copy.path / RECORDED / path.name, files.read(path))
         save_tree(copy.meta_params, *load_tree(source.meta_params))

@@ -121,8 +121,6 @@ class Kind:
     """folder in `runs/`"""
     job_type: str
     """by which trackers group runs"""
-    record: str
-    """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
     """prefixes of the settings that a resumed run may change, too"""
 

@@ -58,16 +58,16 @@ def judge_in(
         run.write_config(to_dict(settings), resolved)
         work(check_stop)
 
-    return work_in(run.path, run.figures.name, judge)
+    return work_in(run.path, judge)
 
 
-def work_in(folder: Path, subfolder: str, work: Callable[[Callable[[], None]], None]) -> int:
+def work_in(folder: Path, work: Callable[[Callable[[], None]], None]) -> int:
     """Lock a directory and work in it until the end or a signal; return the exit code.
 
     `work` is called with a function that raises `StopRequestedError` after a signal. The same
     command continues the work.
     """
-    files.make_folder(folder / subfolder)
+    files.make_folder(folder)
     hint = "the same command continues with what is done"
     with RunDirectory(folder).locked(hint), StopOnSignal(hint) as stop:
         print(f"results: {folder}", file=sys.stderr, flush=True)

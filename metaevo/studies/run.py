@@ -61,7 +61,7 @@ def run_evolutions(
     if not devices.is_first():
         devices.raise_on_all(_stand_by)
         return _follow(study, settings)
-    kind = Kind(study.name, "evolution", "generation", HARMLESS)
+    kind = Kind(study.name, "evolution", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
         alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)

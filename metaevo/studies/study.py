@@ -19,6 +19,7 @@ from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
     Purpose,
+    check_meta_params,
     check_problem,
     keys_for,
 )
@@ -88,6 +89,7 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
+        check_meta_params(shapes, perturbed=strategy.perturbs)  # before `evaluate` is traced
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:

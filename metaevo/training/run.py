@@ -17,7 +17,6 @@ from metaevo.config import ConfigError, PlainDict, PlainMapping, from_dict
 from metaevo.evolution import devices
 from metaevo.evolution.rows import collect
 from metaevo.parts import learners, resolve
-from metaevo.parts.part import Part
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
@@ -42,7 +41,7 @@ HARMLESS = (
     "run.block_seconds", "run.checkpoint_seconds", "run.num_devices",
 )  # fmt: skip
 """Settings that a resumed run may change, too."""
-KIND = Kind("train", "train", "update", HARMLESS)
+KIND = Kind("train", "train", HARMLESS)
 
 
 def train(
@@ -91,15 +90,9 @@ def train(
     raw = with_task({**given, **sections})
     raw["run"] = {**sections.get("run", {}), "seed": seed}
     kind = training_class(raw)
-    functions = {}
-    for slot in (each.name for each in learners.find(name).slots):
-        value = raw.get(slot)
-        if isinstance(value, Path):
-            raw[slot] = str(value)
-        elif hasattr(value, "part"):  # the result of an evolution
-            functions[slot] = raw.pop(slot).part(slot)
-        elif isinstance(value, Part | tuple) or callable(value):
-            functions[slot] = raw.pop(slot)
+    slots = [each.name for each in learners.find(name).slots]
+    raw |= {slot: str(raw[slot]) for slot in slots if isinstance(raw.get(slot), Path)}
+    functions = {slot: raw.pop(slot) for slot in slots if not isinstance(raw.get(slot, ""), str)}
     settings = from_dict(kind, raw)
     if run_dir is None:
         if resume:

@@ -28,7 +28,7 @@ HARMLESS = (
 """Settings that a resumed sweep may change, too."""
 POLL_SECONDS = 2.0
 """between two looks at the other processes"""
-KIND = Kind("sweep", "sweep", "trial", HARMLESS)
+KIND = Kind("sweep", "sweep", HARMLESS)
 
 
 def search(

@@ -238,7 +238,7 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     assert run_path("runs/c") == Path("runs/c")
 
 
-KIND = Kind("work", "work", "update", ("run.keep",))
+KIND = Kind("work", "work", ("run.keep",))
 
 
 @dataclass(frozen=True)
