@@ -9,6 +9,7 @@ return of its victim during training, an ally maximises it.
 Victims are the tasks of the problem: those of the evolution, and unseen ones for the judgement.
 """
 
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,94 +52,8 @@ class VictimConfig:
     """its traced settings"""
 
 
-class Training(metaevo.MetaProblem):
-    """Train victims that hear a learned or a hand-written channel."""
-
-    def __init__(
-        self, settings: "CheapTalk", victims: dict[str, VictimConfig], *, is_learned: bool = True
-    ):
-        """Bind the victims, which are tasks.
-
-        Hand-written channels have their places in `HAND_WRITTEN` as meta-parameters.
-        """
-        self.settings, self.met, self.is_learned = settings, victims, is_learned
-        self.tasks = list(victims)
-        try:
-            self.bare = envs.make(settings.env, **settings.env_params)
-        except (TypeError, ValueError) as error:
-            raise metaevo.ConfigError(f"env: {error}") from error
-        self.built = [self._victim(name, each) for name, each in victims.items()]
-
-    def _victim(self, name: str, given: VictimConfig) -> tuple[Any, Any]:
-        """Return a learner in the environment with messages, and its hyperparameters."""
-        first, messenger = next(iter(self.settings.victims.values())), self.settings.channel
-        train, hyperparams = given.train, given.hyperparams
-        if given.learner == first.learner:
-            train, hyperparams = {**first.train, **train}, {**first.hyperparams, **hyperparams}
-        channel = messenger.message if self.is_learned else messenger.speak
-        try:
-            if given.learner not in LEARNERS:
-                allowed = ", ".join(LEARNERS)
-                raise ValueError(f"learner = {given.learner!r}: must be one of {allowed}")
-            entry, env = LEARNERS[given.learner], Talking(self.bare[0], channel, messenger.width)
-            learner = entry.make(metaevo.read_settings(entry.config, train), env)
-            return learner, metaevo.read_settings(entry.hyperparams, hyperparams)
-        except (TypeError, ValueError) as error:
-            raise metaevo.ConfigError(f"victims: {name}: {error}") from error
-
-    @property
-    def description(self) -> Any:
-        """What scores depend on."""
-        return [repr(self.settings), self.tasks, self.is_learned]
-
-    def frames(self, task: Any) -> jax.Array:
-        """Return the environment steps of one victim."""
-        configs = [learner.config for learner, _ in self.built]
-        return jnp.asarray([each.num_updates * each.frames_per_update for each in configs])[task]
-
-    def init(self, key: jax.Array) -> Any:
-        """Draw the weights of a channel."""
-        if not self.is_learned:
-            return jnp.zeros(())
-        env, env_params = self.bare
-        (size,) = env.observation_space(env_params).shape
-        return self.settings.channel.init(key, size)
-
-    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
-        """Train one victim from scratch."""
-        spoken = meta_params
-        if not self.is_learned:  # constants and random networks differ between victims
-            own, place = jax.random.fold_in(key, 0x7A1C), meta_params.astype(jnp.int32)
-            spoken = hand_written(own, self.settings.init(key), place)
-        each = [functools.partial(self._train, *victim) for victim in self.built]
-        found: metaevo.Evaluation = jax.lax.switch(task, each, key, spoken)
-        return found
-
-    def _train(
-        self, learner: Any, hyperparams: Any, key: jax.Array, spoken: Any
-    ) -> metaevo.Evaluation:
-        params = TalkParams(self.bare[1], spoken)
-        result = learner.train(key, *metaevo.devices.as_inputs((hyperparams, None, params)))
-        found = metaevo.measures(result.episodes)
-        whole, final = found["mean_return"], found["final_return"]
-        fitness = whole + self.settings.final_return * final
-        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(result.state.params)]
-        fitness = jnp.where(jnp.all(jnp.stack(finite)), fitness, jnp.nan)
-        sign = -1.0 if self.settings.role == "adversary" else 1.0
-        metrics = {"victim_mean_return": whole, "victim_final_return": final}
-        return metaevo.Evaluation(sign * fitness, metrics)
-
-    def contenders(self) -> list[metaevo.Contender]:
-        """Return the hand-written channels, which share a program."""
-        training = Training(self.settings, self.met, is_learned=False)
-        return [
-            metaevo.Contender(name, training, np.float32(place))
-            for place, name in enumerate(HAND_WRITTEN)
-        ]
-
-
 @dataclass(eq=False)
-class CheapTalk(Training):
+class CheapTalk(metaevo.MetaProblem):
     """Train a victim that hears a candidate.
 
     Raises:
@@ -168,11 +83,88 @@ class CheapTalk(Training):
     }
 
     def __post_init__(self) -> None:
-        super().__init__(self, self.victims)
+        try:
+            self.bare = envs.make(self.env, **self.env_params)
+        except (TypeError, ValueError) as error:
+            raise metaevo.ConfigError(f"env: {error}") from error
+        self._train_on(self.victims, is_learned=True)
 
-    def unseen(self) -> Training | None:
+    def _train_on(self, victims: dict[str, VictimConfig], *, is_learned: bool) -> "CheapTalk":
+        """Bind victims, which are tasks, of the learned or of hand-written channels.
+
+        Hand-written channels have their places in `HAND_WRITTEN` as meta-parameters.
+        """
+        self.met, self.tasks, self.is_learned = victims, list(victims), is_learned
+        self.built = [self._victim(name, each) for name, each in victims.items()]
+        return self
+
+    def _victim(self, name: str, given: VictimConfig) -> tuple[Any, Any]:
+        """Return a learner in the environment with messages, and its hyperparameters."""
+        first, messenger = next(iter(self.victims.values())), self.channel
+        train, hyperparams = given.train, given.hyperparams
+        if given.learner == first.learner:
+            train, hyperparams = {**first.train, **train}, {**first.hyperparams, **hyperparams}
+        channel = messenger.message if self.is_learned else messenger.speak
+        try:
+            if given.learner not in LEARNERS:
+                allowed = ", ".join(LEARNERS)
+                raise ValueError(f"learner = {given.learner!r}: must be one of {allowed}")
+            entry, env = LEARNERS[given.learner], Talking(self.bare[0], channel, messenger.width)
+            learner = entry.make(metaevo.read_settings(entry.config, train), env)
+            return learner, metaevo.read_settings(entry.hyperparams, hyperparams)
+        except (TypeError, ValueError) as error:
+            raise metaevo.ConfigError(f"victims: {name}: {error}") from error
+
+    def frames(self, task: Any) -> jax.Array:
+        """Return the environment steps of one victim."""
+        configs = [learner.config for learner, _ in self.built]
+        return jnp.asarray([each.num_updates * each.frames_per_update for each in configs])[task]
+
+    def init(self, key: jax.Array) -> Any:
+        """Draw the weights of a channel."""
+        return self._weights(key) if self.is_learned else jnp.zeros(())
+
+    def _weights(self, key: jax.Array) -> Any:
+        env, env_params = self.bare
+        (size,) = env.observation_space(env_params).shape
+        return self.channel.init(key, size)
+
+    def evaluate(self, key: jax.Array, meta_params: Any, task: Any) -> metaevo.Evaluation:
+        """Train one victim from scratch."""
+        spoken = meta_params
+        if not self.is_learned:  # constants and random networks differ between victims
+            own, place = jax.random.fold_in(key, 0x7A1C), meta_params.astype(jnp.int32)
+            spoken = hand_written(own, self._weights(key), place)
+        each = [functools.partial(self._train, *victim) for victim in self.built]
+        found: metaevo.Evaluation = jax.lax.switch(task, each, key, spoken)
+        return found
+
+    def _train(
+        self, learner: Any, hyperparams: Any, key: jax.Array, spoken: Any
+    ) -> metaevo.Evaluation:
+        params = TalkParams(self.bare[1], spoken)
+        result = learner.train(key, *metaevo.devices.as_inputs((hyperparams, None, params)))
+        found = metaevo.measures(result.episodes)
+        whole, final = found["mean_return"], found["final_return"]
+        fitness = whole + self.final_return * final
+        finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(result.state.params)]
+        fitness = jnp.where(jnp.all(jnp.stack(finite)), fitness, jnp.nan)
+        sign = -1.0 if self.role == "adversary" else 1.0
+        metrics = {"victim_mean_return": whole, "victim_final_return": final}
+        return metaevo.Evaluation(sign * fitness, metrics)
+
+    def contenders(self) -> list[metaevo.Contender]:
+        """Return the hand-written channels, which share a program."""
+        training = copy.copy(self)._train_on(self.met, is_learned=False)
+        return [
+            metaevo.Contender(name, training, np.float32(place))
+            for place, name in enumerate(HAND_WRITTEN)
+        ]
+
+    def unseen(self) -> "CheapTalk | None":
         """Return the trainings of the victims that only the judgement trains."""
-        return Training(self, self.unseen_victims) if self.unseen_victims else None
+        victims = self.unseen_victims
+        return copy.copy(self)._train_on(victims, is_learned=True) if victims else None
 
     def draw(self, meta_params: Any) -> dict[str, Figure]:
         """Draw the messages of the channel."""
