@@ -69,16 +69,6 @@ def test_every_module_imports(package: str):
         importlib.import_module(module.name)
 
 
-@pytest.mark.smoke
-def test_installed_distribution_is_this_one():
-    """Fails if the installation is older than pyproject.toml."""
-    assert importlib.metadata.version("metaevo") == PROJECT["version"]
-    installed = requirements(importlib.metadata.requires("metaevo") or [])
-    for name, requirement in requirements(PROJECT["dependencies"]).items():
-        assert name in installed
-        assert installed[name].specifier == requirement.specifier
-
-
 def test_set_up_tries_every_python_by_running_it(tmp_path: Path):
     """The names on the PATH are pyenv's shims for Pythons that are not there; it has another."""
 
