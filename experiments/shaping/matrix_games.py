@@ -69,17 +69,19 @@ class MatrixGame(metaevo.MetaProblem):
 
     def __post_init__(self) -> None:
         given = self.opponent.names
-        names = [given] if isinstance(given, str) else given
-        self.opponents, self.player = self._find(names), shaper(None)
-        if len(self.opponents) < len(names):
-            raise metaevo.ConfigError(f"opponent.names: {', '.join(names)}: one is named twice")
+        self.names = [given] if isinstance(given, str) else given
+        self.opponents, self.player = self._find(self.names), shaper(None)
         self.tasks, self.evolution = list(self.opponents), self
         opponents = self.opponents.items()
         self.learners = {name: each for name, each in opponents if isinstance(each.params, float)}
 
     def _find(self, names: Sequence[str]) -> dict[str, Player]:
-        rate = float(self.opponent.learning_rate)
-        return {each.rpartition(":")[2]: players.find(each, self.game, rate) for each in names}
+        rate, found = float(self.opponent.learning_rate), dict[str, Player]()
+        for reference in names:
+            if (name := reference.rpartition(":")[2]) in found:
+                raise metaevo.ConfigError(f"opponent: {', '.join(names)}: {name} is named twice")
+            found[name] = players.find(reference, self.game, rate)
+        return found
 
     def _played_by(self, player: Player) -> "MatrixGame":
         """Return the game of a hand-written player, whose parameters are the meta-parameters."""
@@ -154,8 +156,7 @@ class MatrixGame(metaevo.MetaProblem):
             for name, each in self.learners.items()
             for rate in (factor * given.learning_rate for factor in given.unseen_rates)
         }
-        others = self._find(given.unseen).items()
-        found.opponents |= {name: each for name, each in others if name not in self.tasks}
+        found.opponents |= self._find([each for each in given.unseen if each not in self.names])
         found.tasks = list(found.opponents)
         return found if found.tasks else None
 

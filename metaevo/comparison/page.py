@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metaevo.comparison.analysis import RunComparison
-from metaevo.config import files
+from metaevo.config import PlainMapping, files
 from metaevo.reports import plots
 from metaevo.reports.page import Image, Section, Table, Text, counted, estimate, write_report
 from metaevo.statistics import Estimate
@@ -29,19 +29,19 @@ def table(result: RunComparison) -> Table:
         what += ", scaled on each task from 0 to 1"
     rows = result.rows()
     columns = [name for name in rows[0] if len(rows) > 1 or rows[0][name] not in (None, "baseline")]
-    cells = [[_cell(name, row[name]) for name in columns] for row in rows]
+    cells = [[_cell(row, name) for name in columns] for row in rows]
     marked = [at for at, row in enumerate(rows) if len(rows) > 1 and row["verdict"] == "baseline"]
     names = [_NAMES.get(name, name) for name in columns]
     heading = f"{result.metric.replace('_', ' ')}: {what}"
     return Table(heading, names, cells, _NOTE, highlight=marked)
 
 
-def _cell(name: str, value: object) -> object:
+def _cell(row: PlainMapping, name: str) -> object:
+    value = row[name]
     if isinstance(value, Estimate):
         decimals = 2 if name == "probability_of_improvement" else None
         shown = estimate(value, sign=name == "difference", decimals=decimals)
-        has_one = value.interval == (value.value, value.value)  # seed, or equal ones
-        return shown.partition(" ")[0] if has_one else shown
+        return shown.partition(" ")[0] if row["seeds"] == 1 else shown
     if name == "p" and isinstance(value, float):
         return "< 0.001" if value < 0.001 else f"{value:.3f}"
     return value

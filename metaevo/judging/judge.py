@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -105,7 +106,7 @@ class Judgement:
         where = f" on {self.tasks[task]}" if len(self.tasks) > 1 else ""
         return f"{names[contender]}{where}"
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Digest of what a judgement that goes on must have in common with its beginning."""
         contenders = [

@@ -1,6 +1,5 @@
 """Films as GIF files: of what was found over the generations, and of episodes."""
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +39,7 @@ def animate(
         _share_limits(figures)
         pairs = zip(figures, points, strict=True)
         frames = [_framed(figure, records, generations[point]) for figure, point in pairs]
+        frames = _of_one_shape(frames)
         save_gif(folder / f"{Path(name).stem}.gif", [*frames, *frames[-1:] * LAST])
 
 
@@ -57,7 +57,7 @@ def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 4.0) -
     film = np.stack(frames)
     if film.dtype != np.uint8 or film.shape[3:] != (3,):
         found = f"{film.dtype} {list(film.shape[1:])}"
-        raise ValueError(f"a picture is {found}: must be uint8 [height, width, 3]")
+        raise ValueError(f"render returned {found}: must be uint8 [height, width, 3]")
     count, height, width, _ = film.shape
     # As one picture, so that all frames have the same palette: the file is a third as large.
     strip = Image.fromarray(film.reshape(count * height, width, 3)).quantize()
@@ -87,7 +87,18 @@ def _framed(figure: "Figure", records: Sequence[PlainMapping], generation: int) 
     return np.hstack([image, _image(fitness)])
 
 
+def _of_one_shape(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return frames with white on the right and below, where others are larger."""
+    most = np.max([frame.shape for frame in frames], axis=0)
+    edges = ([(0, end) for end in most - frame.shape] for frame in frames)
+    return [np.pad(*each, constant_values=255) for each in zip(frames, edges, strict=True)]
+
+
 def _image(figure: "Figure") -> np.ndarray:
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=DPI)
-    return np.asarray(Image.open(picture).convert("RGB"))
+    """Return a figure's pixels, whatever the user's settings of saved figures."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3]

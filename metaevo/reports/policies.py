@@ -37,7 +37,8 @@ def record_episode(
     """Play one episode and draw every state, from the reset to the last.
 
     Returns:
-        at most `max_steps` + 1 frames, uint8 [height, width, 3].
+        at most `max_steps` + 1 frames, uint8 [height, width, 3]; those of an environment with
+        `render` as it returns them.
 
     Raises:
         ValueError: if the environment cannot be drawn.

@@ -28,7 +28,12 @@ def runs_below(root: Path) -> Iterator[Path]:
 
 
 def evolutions_in(path: Path) -> list[Path]:
-    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
+    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ...
+
+    None for a folder that is no run, in which runs may have such names.
+    """
+    if not os.path.lexists(path / "config.yaml"):
+        return []
     numbers = (each.name.removeprefix("seed_") for each in path.glob("seed_*"))
     found = sorted(int(number) for number in numbers if number.isdecimal())
     folders = [path / f"seed_{number}" for number in found]

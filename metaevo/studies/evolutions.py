@@ -138,6 +138,8 @@ def evolve_all(
         with _open_inside(run, settings, f"seed_{seed}") as own:
             if own.saved is not None and _is_saved(own.directory, settings.evolution.generations):
                 continue
+            for path in (run.directory.scores_path, run.directory.unseen_path):
+                path.unlink(missing_ok=True)  # what was judged is of an earlier end
             text = f"evolution {place} of {config.evolution_seeds}: seed {seed}"
             print(text, file=sys.stderr, flush=True)
             evolve(own)

@@ -28,13 +28,12 @@ def measure_scales(
     """Measure random play and the hand-written reference on each task of a problem.
 
     Random play is the learner under `random_play()`. In a quick look, a reference that does not
-    learn counts as 1 better. `check_stop` is called often, and raises to stop.
+    learn counts as 1 better. `check_stop` is called after each chunk of agents; it raises to stop.
 
     Raises:
         ConfigError: if a reference is no better than random play, which leaves no scale.
     """
-    keys, means = keys_for(seed, Purpose.NORMALISATION, SEEDS), dict[str, list[float]]()
-    scales = []
+    scales, keys = [], keys_for(seed, Purpose.NORMALISATION, SEEDS)
     programs = {
         name: Trainings(problem.reference(name), None, problem.weights, agents=2 * SEEDS)
         for name in problem.tasks
@@ -47,12 +46,11 @@ def measure_scales(
             bar.stage(f"measuring the scale of {name}")
             own = trainings.task.hyperparams
             trained = trainings.train(keys, [own.random_play(), own], progress=bar.update)
-            means[name] = np.mean(trained.scores, axis=1).tolist()
-    for name, (low, high) in means.items():
-        if not high > low and not quick:
-            raise ConfigError(
-                f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
-                f"random play ({low:.3g}); train longer or choose other hyperparams"
-            )
-        scales.append(Scale(low, high if high > low else low + 1.0))
+            low, high = np.mean(trained.scores, axis=1).tolist()
+            if not high > low and not quick:
+                raise ConfigError(
+                    f"tasks.{name}: the hand-written reference scores {high:.3g}, no better than "
+                    f"random play ({low:.3g}); train longer or choose other hyperparams"
+                )
+            scales.append(Scale(low, high if high > low else low + 1.0))
     return scales

@@ -144,7 +144,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
     report.check(settings, population.task)
     with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         path = run.directory.path
-        if run.is_over("evaluation."):
+        if run.is_over("evaluation.") and (path / POLICIES).exists():
             print(f"{path} is finished ({population.num_updates} updates)")
             return 0
         chunk_size = run.resolved.get("chunk_size", population.chunk_size)

@@ -49,7 +49,7 @@ def test_an_unfinished_run(make_run):
 
 def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
     evolution = write_records(
-        tmp_path / "e",
+        tmp_path / "seed_3",  # in a folder that is no run
         {"evolution": {"generations": 4}, "run": {"seed": 3}, "opponent": {"seed": 7}},
         "generation",
         [{"fitness_mean": 5.0, "fitness_of_mean": value} for value in (1.0, None)],
@@ -57,8 +57,7 @@ def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
     )
     (run,) = read(evolution)
     assert (run.seed, run.default, run.axis) == ("3", "fitness_of_mean", "generation")
-    # None counts as the worst of all.
-    for name, score in {"": 0.75, ":learned": 0.75, ":b": 1.25}.items():
+    for name, score in {"": 0.75, ":learned": 0.75, ":b": 1.25}.items():  # None: the worst of all
         (found,) = run.curves(f"evaluation{name}")
         assert (found.seed, found.score) == ("3/0", score)
 

@@ -94,7 +94,9 @@ def generations(count):
 def test_a_film_has_a_picture_for_every_point(tmp_path):
     def draw(index):
         panel = plots.Panel({"learned": (np.arange(5), np.arange(5) * (index + 1))})
-        return {name: plots.draw_panels([panel]) for name in ("loss.png", "own.png")}
+        figures = {name: plots.draw_panels([panel]) for name in ("loss.png", "own.png")}
+        figures["own.png"].set_size_inches(4 + index, 3)
+        return figures
 
     film.animate(draw, [0, 2, 6], generations(6), tmp_path)
     film.animate(lambda *_: {}, [0, 1, 2], generations(6), tmp_path)

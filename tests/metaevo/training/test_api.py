@@ -29,8 +29,7 @@ def test_curves_and_scores_are_of_every_agent(result):
     assert np.isfinite(result.scores).all()
     assert not result.diverged.any()
     assert result.path is None
-    table = result.table()
-    assert len(table) == 30
+    assert len(table := result.table()) == 30
     numbers = {"return": result.returns[1, 4], "evaluation_return": result.evaluations[1, 4]}
     assert table[14] == pytest.approx({"seed": 1, "steps": 320, **numbers})
     assert np.isfinite(result.evaluations).all(axis=0).tolist() == [*[False] * 4, True] * 2
@@ -41,16 +40,17 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
         kept = pool.submit(metaevo.train, "q_learning", **SIZES, run_dir=tmp_path / "run").result()
     loaded = metaevo.load_training(tmp_path / "run")
     for other in (kept, loaded):
-        np.testing.assert_array_equal(other.steps, result.steps)
-        np.testing.assert_array_equal(other.returns, result.returns)
-        np.testing.assert_array_equal(other.evaluations, result.evaluations)
-        np.testing.assert_array_equal(other.scores, result.scores)
+        for name in ("steps", "returns", "evaluations", "scores"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(result, name))
         np.testing.assert_array_equal(other.policies.q, result.policies.q)
     assert (kept.path / "report.html").exists()
     with open(kept.path / "policies.npz", "r+b") as file:
         file.truncate(1000)
     with pytest.raises(metaevo.ConfigError, match="cut off or damaged"):
         metaevo.load_training(kept.path)
+    (kept.path / "policies.npz").unlink()
+    again = metaevo.train("q_learning", **SIZES, run_dir=kept.path, resume=True)
+    np.testing.assert_array_equal(again.policies.q, result.policies.q)
 
 
 @pytest.mark.parametrize(
