@@ -109,10 +109,11 @@ def _judged(run: RunDirectory) -> dict[str, FloatArray]:
         scores = Scores.load(path)
     except UnfinishedError:
         return {}
-    names = {name: name for name in scores.contenders}
+    names = {name: name for name in scores.contenders if scores.pooled}
     if is_member:
-        names = {LEARNED: f"{LEARNED} {run.path.name.replace('_', ' ')}"}
-    return {name: np.array([scores.iqm(own).value]) for name, own in names.items() if scores.pooled}
+        own = f"{LEARNED} {run.path.name.replace('_', ' ')}"
+        names = {LEARNED: own} if own in names else {}  # it began after they were judged
+    return {name: np.array([scores.iqm(own).value]) for name, own in names.items()}
 
 
 def _evaluated(run: RunDirectory) -> dict[str, FloatArray]:

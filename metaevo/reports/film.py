@@ -57,7 +57,7 @@ def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 4.0) -
     film = np.stack(frames)
     if film.dtype != np.uint8 or film.shape[3:] != (3,):
         found = f"{film.dtype} {list(film.shape[1:])}"
-        raise ValueError(f"render returned {found}: must be uint8 [height, width, 3]")
+        raise ValueError(f"frames (of `render`) are {found}: must be uint8 [height, width, 3]")
     count, height, width, _ = film.shape
     # As one picture, so that all frames have the same palette: the file is a third as large.
     strip = Image.fromarray(film.reshape(count * height, width, 3)).quantize()
