@@ -194,10 +194,7 @@ def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
 
     def copy(leaf):
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
-        if placement.is_fully_addressable:
-            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), placement)
-        # Each process places its own copies; no process can reach all devices.
-        shape = (count, *leaf.shape)
+        shape = (count, *leaf.shape)  # of several processes, each places its own copies
         return jax.make_array_from_callback(shape, placement, lambda _: leaf[None])
 
     return jax.tree.map(copy, tree)
@@ -262,8 +259,7 @@ def check_memory(what: str, needed: int) -> None:
     present = memory_bytes()
     if present is not None and needed > present:
         raise ConfigError(
-            f"{what} would take {needed / 2**30:,.1f} GiB of memory at least; "
-            f"there are {present / 2**30:,.1f}"
+            f"{what} would take {as_text(needed)} of memory at least; there are {as_text(present)}"
         )
 
 

@@ -263,9 +263,7 @@ def across_tasks(kind: str, scores: jax.Array) -> jax.Array:
     failed = ~jnp.all(jnp.isfinite(scores), axis=0)
     if kind == "rank":
         scores = jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
-        below = jnp.sum(scores[:, None, :] < scores[:, :, None], axis=2)
-        level = jnp.sum(scores[:, None, :] == scores[:, :, None], axis=2) - 1
-        scores = (below + 0.5 * level) / (scores.shape[1] - 1)
+        scores = (jax.scipy.stats.rankdata(scores, axis=1) - 1.0) / (scores.shape[1] - 1)
     return jnp.where(failed, jnp.nan, jnp.mean(scores, axis=0))
 
 

@@ -149,7 +149,7 @@ def _resolve(
     if is_evolved and run.is_over("evaluation."):
         return None
     if config.chunk_size is not None and "evolution.chunk_size" in run.changed:
-        resolved["chunk_size"] = config.chunk_size
+        resolved.pop("chunk_size", None)
     study.keep(run.directory, resolved)
     return resolved
 
@@ -165,9 +165,9 @@ def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolutio
 def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
     problem, strategy = study.use(resolved), settings.strategy.build()
-    chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
-    evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
-    evolution.use_chunks_of(devices.agree(evolution.chunk_size))
+    evolution = Evolution(problem, strategy, settings.evolution)
+    chunk_size = resolved.get("chunk_size", evolution.chunk_size)  # which a resumed run keeps
+    evolution.use_chunks_of(devices.agree(chunk_size))
     return evolution
 
 

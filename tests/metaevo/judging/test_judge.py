@@ -96,7 +96,7 @@ def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
     for given, message in (
         ([], "at least one"),
         ([rivals[1], rivals[1]], "two are called 'squared'"),
-        ([wrong], "learned: .*must be"),
+        ([wrong], "learned is .*must be"),
     ):
         with pytest.raises(ConfigError, match=message):
             metaevo.judge(given, BUDGET)
