@@ -190,9 +190,10 @@ class EvolveSettings(EvolutionSettings):
             for slot in slots:
                 name = getattr(self, slot.name)
                 if name not in slot.functions:
-                    from metaevo.parts.resolve import seen_in_slot
+                    from metaevo.parts.resolve import copy_or, seen_by
 
-                    known[f"{slot.name} = {name!r}"] = seen_in_slot(slot, name, run_path)
+                    used = copy_or(slot.name, name, run_path)
+                    known[f"{slot.name} = {name!r}"] = seen_by(used)
             _check_unseen(elsewhere, known, self.learner)
         return problem
 

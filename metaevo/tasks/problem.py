@@ -54,6 +54,8 @@ class LearnerProblem(MetaProblem):
 
     elsewhere: "LearnerProblem | None" = None
     """the same parts on tasks that evolution does not see, as made by `on`"""
+    tasks_per_generation: int = 1
+    """tasks that a generation draws"""
 
     def __init__(
         self,
@@ -109,8 +111,8 @@ class LearnerProblem(MetaProblem):
         named = named_tasks(tasks)
         self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
-        self.drawn = tasks_per_generation or count
-        if not 1 <= self.drawn <= count:
+        self.tasks_per_generation = tasks_per_generation or count
+        if not 1 <= self.tasks_per_generation <= count:
             raise ConfigError(
                 f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
@@ -174,7 +176,7 @@ class LearnerProblem(MetaProblem):
         """
         other = copy.copy(self)
         other._bind(named_tasks(tasks), f"{where}.")
-        other.drawn, other.scales, other.elsewhere = len(other.bound), (), None
+        other.tasks_per_generation, other.scales, other.elsewhere = len(other.bound), (), None
         return other
 
     def unseen(self) -> "LearnerProblem | None":
@@ -233,11 +235,6 @@ class LearnerProblem(MetaProblem):
         """The evolved parts, the learner and the environments."""
         what = f"{' and '.join(self.part_names)} for {short_name(self.learner)}"
         return f"{what} on {', '.join(self.tasks)}"
-
-    @property
-    def tasks_per_generation(self) -> int:
-        """Number of tasks that a generation draws."""
-        return self.drawn
 
     @property
     def working_set_bytes(self) -> int:
