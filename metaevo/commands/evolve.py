@@ -60,14 +60,16 @@ def main(argv: list[str]) -> int:
     """
     several = several_processes(argv)
     parsed = _parse(argv) if several is None else None
-    start_jax(several)
+    if several is not None:
+        from metaevo.commands import processes
+
+        processes.connect(**several)
+    start_jax()
     from metaevo.evolution import devices
 
     with contextlib.ExitStack() as stack:
         if several is not None:
-            from metaevo.commands.processes import multi_process
-
-            stack.enter_context(multi_process())
+            stack.enter_context(processes.multi_process())
         given = parsed or devices.broadcast_from_first(lambda: _parse(argv))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class

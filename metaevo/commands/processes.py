@@ -6,9 +6,11 @@ import os
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from metaevo.commands.run_options import FLAGS, add_process_flags
+from metaevo.commands.run_options import FLAGS, add_process_flags, set_up_jax
 from metaevo.config import ConfigError, DiskError, PlainDict
 
 
@@ -48,6 +50,28 @@ def _tasks() -> int:
     return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
 
 
+def connect(**given: Any) -> None:
+    """Connect this process with the others; arguments of `jax.distributed.initialize`.
+
+    Raises:
+        ConfigError: if they cannot connect, or have different numbers of devices.
+    """
+    set_up_jax()
+    import jax
+
+    jax.config.update("jax_enable_preemption_service", False)  # which would take SIGTERM from us
+    try:
+        jax.distributed.initialize(**given)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"the processes cannot connect: {reason}") from None
+    counts = {len(jax.local_devices(i)) for i in range(jax.process_count())}
+    if len(counts) > 1:
+        raise ConfigError(f"all processes need as many devices; they have {sorted(counts)}")
+    if jax.process_index():
+        warnings.simplefilter("ignore")  # the first process shows them
+
+
 @contextlib.contextmanager
 def multi_process() -> Iterator[None]:
     """End this process at once if it fails, so that the processes waiting for it end too.
@@ -57,7 +81,7 @@ def multi_process() -> Iterator[None]:
     import jax
 
     from metaevo.evolution import devices
-    from metaevo.evolution.hosts import LostError
+    from metaevo.evolution.memory import LostError
 
     try:
         yield

@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -271,20 +270,11 @@ def set_up_jax() -> None:
     devices.setup()
 
 
-def start_jax(several: PlainDict | None = None) -> None:
-    """Start JAX's backend.
-
-    `several` are arguments of `jax.distributed.initialize`, to connect this process with others.
-    """
+def start_jax() -> None:
+    """Start JAX's backend."""
     set_up_jax()
     from metaevo.evolution import devices
 
-    if several is not None:
-        from metaevo.evolution import hosts
-
-        hosts.connect(**several)
-        if not devices.is_first():
-            warnings.simplefilter("ignore")  # the first process shows them
     devices.check()
 
 

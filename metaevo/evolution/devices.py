@@ -8,6 +8,7 @@ GPUs and TPUs, JAX's own devices are used.
 """
 
 import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Set
@@ -289,7 +290,8 @@ def as_text(count: int) -> str:
     return f"{count / size:.1f} {unit}"
 
 
-# --- Several processes, which run one experiment in lockstep: see `metaevo.evolution.hosts` ------
+# --- Several processes, which run one experiment in lockstep ------------------------------------
+# The first one decides and writes: what depends on a file, a clock or chance, it sends the others.
 
 
 def is_first() -> bool:
@@ -301,9 +303,14 @@ def gather(message: Any) -> list[Any]:
     """Gather a JSON-serialisable message from every process, in process order."""
     if not jax.distributed.is_initialized():
         return [message]
-    from metaevo.evolution import hosts
+    from jax.experimental.multihost_utils import process_allgather
 
-    return hosts.gather(message)
+    data = np.frombuffer(json.dumps(message).encode(), np.uint8)
+    sizes = process_allgather(np.int32(data.size))
+    padded = np.zeros(1 << int(sizes.max()).bit_length(), np.uint8)  # few sizes compile
+    padded[: data.size] = data
+    rows = process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
 def agree(value: T) -> T:
@@ -321,9 +328,16 @@ def share(tree: PyTree) -> PyTree:
     """Broadcast the first process's tree of NumPy arrays to all processes, bit for bit."""
     if not jax.distributed.is_initialized():
         return tree
-    from metaevo.evolution import hosts
+    from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return hosts.share(tree)
+    leaves, structure = jax.tree.flatten(tree)
+    data = b"".join(np.asarray(leaf).tobytes() for leaf in leaves)
+    received = broadcast_one_to_all(np.frombuffer(data, np.uint8)).tobytes()
+    start, copies = 0, []
+    for leaf in leaves:
+        copies.append(np.frombuffer(received, leaf.dtype, leaf.size, start).reshape(leaf.shape))
+        start += leaf.nbytes
+    return jax.tree.unflatten(structure, copies)
 
 
 def raise_on_all(f: Callable[[], T]) -> T:

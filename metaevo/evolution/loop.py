@@ -202,9 +202,7 @@ class Evolution:
                 memory.check_out_of_memory(error)
                 size = self.chunk_size
                 if jax.process_count() > 1:
-                    from metaevo.evolution.hosts import LostError
-
-                    raise LostError(
+                    raise memory.LostError(
                         f"out of memory with {size} agents at once: continue with --resume "
                         f"--evolution.chunk_size {max(1, size // 2)}"
                     ) from None

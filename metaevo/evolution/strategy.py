@@ -36,17 +36,12 @@ FITNESS_LIMIT = 1e15
 """Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 
 
+@dataclasses.dataclass(frozen=True)
 class _Static:
     """Values of fields that are compiled in; equal if they print alike."""
 
-    def __init__(self, values: tuple[Any, ...]):
-        self.values = values
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and repr(self.values) == repr(other.values)
-
-    def __hash__(self) -> int:
-        return hash(repr(self.values))
+    values: tuple[Any, ...] = dataclasses.field(compare=False)
+    text: str
 
 
 @dataclass_transform(frozen_default=True)
@@ -160,7 +155,8 @@ def _register(cls: type[Strategy]) -> None:
 
     def flatten(strategy: Strategy) -> tuple[Any, _Static]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(strategy, name)) for name in traced]
-        return children, _Static(tuple(getattr(strategy, name) for name in static))
+        values = tuple(getattr(strategy, name) for name in static)
+        return children, _Static(values, repr(values))
 
     def unflatten(aux: _Static, children: Any) -> Strategy:
         strategy = object.__new__(cls)

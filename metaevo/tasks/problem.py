@@ -108,6 +108,7 @@ class LearnerProblem(MetaProblem):
             from metaevo.parts.resolve import fill
 
             self.fixed = {name: fill(others[name], each) for name, each in given.items()}
+        self._others = {slot: filling.function for slot, filling in self.fixed.items()}
         named = named_tasks(tasks)
         self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
@@ -153,19 +154,12 @@ class LearnerProblem(MetaProblem):
 
             setup, sample = sampled(setup, task, where)
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
-        bound = self._filled(setup, self.parts.functions(), example)
+        bound = setup.bind(self._others | self.parts.functions(), example)
         if "updates" in task.sample:
             from metaevo.parts import conformance
 
             conformance.check_train(bound.learner, f"{where}.updates", "num_updates")
         return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
-
-    def _filled(
-        self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
-    ) -> Bound:
-        """Bind a learner with functions in its evolved slots."""
-        fixed = {slot: filling.function for slot, filling in self.fixed.items()}
-        return setup.bind({**fixed, **functions}, example)
 
     def on(
         self, tasks: Sequence[Any] | Mapping[str, Task], where: str = "tasks"
@@ -196,7 +190,7 @@ class LearnerProblem(MetaProblem):
         `task` is by default the first one.
         """
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
-        return self._filled(self._setups[task or self.tasks[0]], slots)
+        return self._setups[task or self.tasks[0]].bind(self._others | slots)
 
     @property
     def slots(self) -> dict[str, Slot]:

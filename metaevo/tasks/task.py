@@ -65,8 +65,6 @@ class Task(TaskConfig):
     env: Any = ""
     """the environment: its name, `my_env.py:Class`, `my_package:Class`, or in Python a gymnax
     environment as a class or an object; empty if it has the name of the task"""
-    env_params: PlainDict = field(default_factory=dict)
-    """overrides of the environment's parameters"""
     train: PlainDict = field(default_factory=dict)
     """changes of the section train"""
     hyperparams: PlainDict = field(default_factory=dict)
