@@ -88,8 +88,8 @@ def part_of(reference: str | Path, slot: str | None = None) -> Filling:
     if slot is None and len(has) == 1:
         (slot,) = has
     if slot not in has:
-        wanted = "say which slot" if slot is None else f"not {slot}"
-        raise ConfigError(f"{reference} fills {' and '.join(has)}, {wanted}")
+        wanted = ": say which slot" if slot is None else f", not {slot}"
+        raise ConfigError(f"{reference} fills {' and '.join(has)}{wanted}")
     return Filling(parts.by_slot[slot], parts.of(meta_params, slot))
 
 

@@ -154,7 +154,7 @@ class Population(Trainings):
         """
         total, end = len(agents.rows.finite), agents.updates + updates
         trained = []
-        for chunk, start in zip(self._chunks(total), self.place(agents.rows), strict=True):
+        for chunk, start in zip(self._chunks(total), self._placed(agents.rows), strict=True):
             rows, count, done = start, min(chunk.stop, total) - chunk.start, agents.updates
             for (rows,), length, _ in self.blocks([start], agents.updates, end):  # noqa: B007
                 frames = self.frames_after(done + length) - self.frames_after(done)
@@ -195,10 +195,13 @@ class Population(Trainings):
 
     def start(self, seed: int) -> list[Row]:
         """Return untrained agents on the devices, see `keys`."""
-        return list(self.place(self.init(self.keys(seed)).rows))
+        return self.place(self.init(self.keys(seed)).rows)
 
-    def place(self, rows: Row) -> Iterator[Row]:
+    def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
+        return list(self._placed(rows))
+
+    def _placed(self, rows: Row) -> Iterator[Row]:
         rows = rows.replace(agent=jax.device_get(packed(rows.agent)))
         # Placed as they come back, or the second block would compile again.
         placement = devices.sharding(self.num_devices, local=True)

@@ -188,7 +188,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[Row, float]
         run.save(0, population.rows(chunks), 0.0)
     else:
         tree, done, seconds = restored
-        chunks = list(population.place(tree))
+        chunks = population.place(tree)
     print(f"run directory: {run.directory.path}", file=sys.stderr)
     saved = time.monotonic()
     started = saved - seconds
