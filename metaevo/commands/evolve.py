@@ -1,15 +1,11 @@
 """Command line of `metaevo evolve`: parse flags and settings, and start a run."""
 
 import argparse
-import contextlib
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from metaevo.commands.processes import add_process_flags, multi_process, wanted
 from metaevo.commands.run_options import (
-    FLAGS,
-    add_process_flags,
     parse_settings,
     run_parser,
     start_jax,
@@ -48,26 +44,18 @@ SHORT = {
 """Flags that are short for a setting, and their help."""
 
 
-LAUNCHERS = "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_SIZE"
-"""Environment variables of programs that may start several processes."""
-
-
 @exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
     With several processes, the first one parses and the others receive its settings.
     """
-    several = several_processes(argv)
+    several = wanted(argv)
     parsed = _parse(argv) if several is None else None
     start_jax(several)
     from metaevo.evolution import devices
 
-    with contextlib.ExitStack() as stack:
-        if several is not None:
-            from metaevo.commands.processes import multi_process
-
-            stack.enter_context(multi_process())
+    with multi_process():
         given = parsed or devices.broadcast_from_first(lambda: _parse(argv))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
@@ -92,18 +80,6 @@ def main(argv: list[str]) -> int:
                 print(table.text())
             return 0
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
-
-
-def several_processes(argv: Sequence[str]) -> PlainDict | None:
-    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
-    words = {word.partition("=")[0] for word in argv}
-    flags = {f"--{name}" for name in (*FLAGS, "distributed")}
-    variables = [variable for _, _, variable, _ in FLAGS.values()]
-    if not words & flags and not any(map(os.environ.get, (*variables, *LAUNCHERS))):
-        return None
-    from metaevo.commands.processes import wanted
-
-    return wanted(argv)
 
 
 def _parse(argv: list[str]) -> PlainDict:

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import os
 import re
 import sys
 import warnings
@@ -286,25 +285,3 @@ def start_jax(several: PlainDict | None = None) -> None:
         if not devices.is_first():
             warnings.simplefilter("ignore")  # the first process shows them
     devices.check()
-
-
-# --- Several processes ----------------------------------------------------------------------------
-
-FLAGS: dict[str, tuple[Any, str, str, str]] = {
-    "coordinator": (str, "HOST:PORT", "JAX_COORDINATOR_ADDRESS", "where the first process listens"),
-    "processes": (
-        int, "N", "JAX_NUM_PROCESSES", "how many there are; 1 keeps the tasks of a cluster apart"
-    ),
-    "process": (int, "I", "JAX_PROCESS_ID", "which one this is, from 0"),
-}  # fmt: skip
-"""Type, value, environment variable and meaning of the flags that describe the processes."""
-
-
-def add_process_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of several processes to a script's parser."""
-    group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
-    for name, (kind, value, variable, text) in FLAGS.items():
-        given = os.environ.get(variable) or None
-        group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
-    text = "let JAX find all that out; SLURM and Open MPI need no flag"
-    group.add_argument("--distributed", action="store_true", help=text)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from metaevo.commands import processes
-from metaevo.commands.evolve import several_processes
 from metaevo.config import ConfigError
 from metaevo.evolution import devices
 
@@ -64,7 +63,7 @@ FOUND_BY_JAX = {}
 def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert several_processes(argv) == expected
+    assert processes.wanted(argv) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
 )
 def test_incomplete_or_impossible_flags_are_refused(argv, reason):
     with pytest.raises(ConfigError, match=re.escape(reason)):
-        several_processes(argv)
+        processes.wanted(argv)
 
 
 def refuse():
