@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import metaevo
-from metaevo.config import ConfigError, exit_on_config_error, of_value, show
+from metaevo.config.plain import ConfigError, exit_on_config_error, of_value, show
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {

@@ -35,6 +35,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from metaevo.config.plain import exit_on_config_error
 from metaevo.reports import film, plots
 from purerl.fast import use_cpu_arithmetic
 
@@ -71,7 +72,7 @@ def refused(capsys):
 
     def call(command, *args, **kwargs):
         capsys.readouterr()
-        with pytest.raises(SystemExit, match="2"):
+        with pytest.raises(SystemExit, match="2"), exit_on_config_error():
             command(*args, **kwargs)
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("error: ")

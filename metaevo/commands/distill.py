@@ -2,10 +2,9 @@
 
 from metaevo.commands.evaluate import settings_of_run, with_unseen
 from metaevo.commands.run_options import computing, run_argument
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import ConfigError
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, distill, return the exit code."""
     parser = computing("distill")

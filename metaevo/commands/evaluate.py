@@ -17,13 +17,7 @@ from metaevo.commands.run_options import (
     settings_in,
     without_env_params,
 )
-from metaevo.config import (
-    ConfigError,
-    exit_on_config_error,
-    from_dict,
-    load_yaml,
-    to_dict,
-)
+from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
 from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
@@ -37,7 +31,6 @@ FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `changed.free`."""
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, compare, return the exit code."""
     parser = computing("evaluate")

@@ -5,20 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.commands.processes import add_process_flags, multi_process, wanted
-from metaevo.commands.run_options import (
-    parse_settings,
-    run_parser,
-    start_jax,
-    without_env_params,
-)
-from metaevo.config import (
-    exit_on_config_error,
-    find_preset,
-    from_dict,
-    load_yaml,
-    preset_names,
-    to_dict,
-)
+from metaevo.commands.run_options import parse_settings, run_parser, start_jax, without_env_params
+from metaevo.config import find_preset, from_dict, load_yaml, preset_names, to_dict
 from metaevo.config.plain import PlainDict, is_name
 
 DEFAULT = "evolve_value_loss/q_learning"
@@ -44,7 +32,6 @@ SHORT = {
 """Flags that are short for a setting, and their help."""
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, run the experiment, return the exit code.
 

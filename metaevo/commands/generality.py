@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metaevo.commands.run_options import computing, start_jax
-from metaevo.config import ConfigError, code, exit_on_config_error, files
+from metaevo.config import ConfigError, code, files
 
 if TYPE_CHECKING:
     from metaevo.judging.generality.measured import Measured
@@ -21,7 +21,6 @@ NOTE = (
 )
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, measure and print, return the exit code.
 

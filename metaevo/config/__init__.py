@@ -11,7 +11,6 @@ from metaevo.config.plain import DeviceError as DeviceError
 from metaevo.config.plain import DiskError as DiskError
 from metaevo.config.plain import PlainDict as PlainDict
 from metaevo.config.plain import PlainMapping as PlainMapping
-from metaevo.config.plain import exit_on_config_error as exit_on_config_error
 from metaevo.config.plain import failure as failure
 from metaevo.config.plain import flatten as flatten
 from metaevo.config.plain import is_name as is_name

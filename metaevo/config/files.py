@@ -5,7 +5,6 @@ A reader of a replaced file finds the old content or the new content, complete.
 
 import contextlib
 import errno
-import fcntl
 import json
 import mmap
 import os
@@ -84,22 +83,6 @@ def parse_json(text: str | bytes, where: str) -> Any:
         return from_json(text, cache_strings="keys")  # three times as fast as json.loads
     except ValueError as error:
         raise ConfigError(f"{where}: not JSON: {error}") from None
-
-
-def lock(path: Path, *, wait: bool) -> int:
-    """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
-
-    Raises:
-        BlockingIOError: if another process holds the lock and this one does not `wait`.
-        OSError: if the file cannot be opened or locked.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ class ConfigError(ValueError):
 
 @contextlib.contextmanager
 def exit_on_config_error() -> Iterator[None]:
-    """Print a ConfigError as `error: <message>` and exit with its code; also a decorator."""
+    """Print a ConfigError as `error: <message>` and exit with its code."""
     try:
         yield
     except ConfigError as error:
