@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from metaevo.config import PlainMapping
 from metaevo.reports import plots
-from metaevo.reports.policies import save_gif
 
 FRAMES, LAST = 24, 9
 """Maximum number of generations in a film, and how often the last one is repeated."""
@@ -30,6 +29,8 @@ def animate(
         records: records of the generations, for the fitness.
         folder: output directory; a film has the figure's name with the ending `.gif`.
     """
+    from metaevo.reports.policies import save_gif  # importing environments starts JAX
+
     points = np.linspace(0, len(generations) - 1, min(FRAMES, len(generations))).round().astype(int)
     drawn = [draw(point) for point in points]
     for name in drawn[0]:
@@ -56,9 +57,8 @@ def _framed(figure: Figure, records: Sequence[PlainMapping], generation: int) ->
     """Return the image of a figure next to the fitness, with a line at the generation."""
     image, fitness = _image(figure), plots.draw_fitness({"": records})
     fitness.set_size_inches(plots.WIDTH, (len(image) + 0.5) / DPI)
-    axes = fitness.axes[0]
-    axes.axvline(max(generation - 1, 0), color=plots.INK)  # the record of what was found
-    axes.set_title(f"generation {generation}", fontsize=12)
+    fitness.axes[0].axvline(max(generation - 1, 0), color=plots.INK)  # what was found then
+    fitness.suptitle(f"generation {generation}", fontsize=12)
     return np.hstack([image, _image(fitness)])
 
 

@@ -19,8 +19,6 @@ SLURM = {
     "SLURM_PROCID": "2",
     "SLURM_LOCALID": "0",
 }
-
-
 VARIABLES = {
     "JAX_COORDINATOR_ADDRESS": "node1:1234",
     "JAX_NUM_PROCESSES": "4",

@@ -24,9 +24,8 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
         page.Image(HOSTILE, tmp_path / "figure.png", HOSTILE),
         page.folded(HOSTILE, {HOSTILE: HOSTILE, "deep": {HOSTILE: [HOSTILE]}}),
     ]
-    path = tmp_path / "r.html"
-    page.write_report(path, HOSTILE, HOSTILE, sections)
-    html = path.read_text(encoding="utf-8")
+    page.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "<script>" not in html
     assert html.count(str(escape(HOSTILE))) >= 12
     scores = untuned({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
