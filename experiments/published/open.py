@@ -52,7 +52,7 @@ class Open(metaevo.Part):
     @property
     def mlp(self) -> Any:
         """The network behind it; sorted by their names, all weights have the authors' order."""
-        hidden = [[nn.Dense(self.hidden_size), nn.LayerNorm(), nn.relu] for _ in range(2)]
+        hidden: Any = [[nn.Dense(self.hidden_size), nn.LayerNorm(), nn.relu] for _ in range(2)]
         return nn.Sequential([*hidden[0], *hidden[1], nn.Dense(3)])
 
     def init(self, key: jax.Array) -> MetaParams:
