@@ -1,13 +1,13 @@
 """Errors of validation in our words: one line with the key, the value and what is allowed."""
 
+import dataclasses
 import difflib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, get_type_hints
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from metaevo.config.documentation import settings_of
 from metaevo.config.plain import ConfigError, show
 
 _ALLOWED = {
@@ -58,7 +58,7 @@ def unknown(key: str, root: Any, flags: Iterable[str] = ()) -> ConfigError:
     With the other `flags` of a command line the key is one of them.
     """
     section, _, name = key.rpartition(".")
-    paths = [each.key for each in settings_of(root)]
+    paths = list(_paths(root))
     inside = {path.rpartition(".")[2]: path for path in paths if path.rpartition(".")[0] == section}
     ends = {path.rpartition(".")[2]: path for path in reversed(paths)}
     names = ends | {flag: flag for flag in flags} | inside
@@ -71,6 +71,16 @@ def unknown(key: str, root: Any, flags: Iterable[str] = ()) -> ConfigError:
         start, hint = f"unknown key {show(key)}", "".join(map(repr, meant))
     hint = hint and f" (did you mean {hint}?)"
     return ConfigError(f"{start}{hint}; allowed: {', '.join(sorted(inside)) or 'none'}")
+
+
+def _paths(cls: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a dataclass, and of the sections in it."""
+    kinds = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if field.init:
+            yield prefix + field.name
+            if dataclasses.is_dataclass(kinds[field.name]):
+                yield from _paths(kinds[field.name], f"{prefix}{field.name}.")
 
 
 def _place(problem: ErrorDetails, data: Any) -> tuple[str | int, ...]:
