@@ -52,18 +52,6 @@ class Parser(argparse.ArgumentParser):
         return self.parse_args(argv)
 
 
-def run_argument(text: str) -> Path:
-    """Return the directory of a run for argparse, which hides the message of other errors."""
-    if text != "latest":
-        return Path(text)
-    from metaevo.runs.finding import run_path
-
-    try:
-        return run_path(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def computing(command: str) -> Parser:
     """Return the parser of a command that trains agents."""
     parser = Parser(command)
@@ -79,7 +67,7 @@ def run_parser(command: str) -> Parser:
     parser = computing(command)
     for flag, options in {
         "--run-dir": {
-            "type": run_argument, "metavar": "DIR",
+            "type": Path, "metavar": "DIR",
             "help": "default: runs/<experiment>/<timestamp>; latest is the newest run",
         },
         "--resume": {"action": "store_true", "help": "continue the run in --run-dir"},
@@ -132,6 +120,10 @@ def parse_settings(
     if args.help == "short":
         parser.print_help()
         raise SystemExit(0)
+    if str(getattr(args, "run_dir", "")) == "latest":
+        from metaevo.runs.finding import run_path
+
+        args.run_dir = run_path("latest")
     given, command = _groups(rest), parser.prog.split()[-1]
     short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
     overrides = _parse_overrides({**short, **{name: each for name, each in given.items() if each}})

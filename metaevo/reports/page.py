@@ -120,13 +120,8 @@ def folded(heading: str, mapping: PlainMapping) -> Table:
 def write_report(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> None:
     """Write the sections as one HTML file, atomically, and print them.
 
-    Texts and tables that are not folded are printed, those in a box last, and the path.
-
-    Args:
-        path: of the file.
-        title: title.
-        subtitle: a line below it.
-        sections: of the page.
+    Texts and tables that are not folded are printed, those in a box last, and the path. The
+    subtitle is a line below the title.
 
     Raises:
         ConfigError: an image cannot be read.

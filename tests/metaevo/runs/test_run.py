@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.commands.run_options import run_parser
+from metaevo.commands.run_options import parse_settings, run_parser
 from metaevo.config import ConfigError, DiskError
 from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.finding import run_path
@@ -234,7 +234,8 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     begin("elsewhere/d", 5)
     latest = Path("runs/evolve_value_loss/a")
     assert run_path("latest") == latest
-    assert run_parser("train").parse_args(["--run-dir", "latest"]).run_dir == latest
+    flags = ["--config", "train/ppo_cartpole", "--run-dir", "latest"]
+    assert parse_settings(run_parser("train"), flags)[1].run_dir == latest
     assert run_path("runs/c") == Path("runs/c")
 
 
