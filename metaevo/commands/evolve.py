@@ -48,15 +48,13 @@ def main(argv: list[str]) -> int:
         from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
-        data = given["settings"]
-        run_dir = given["run_dir"]
+        data, resume = given["settings"], given["resume"]
+        run_path = Path(given["run_dir"]) if given["run_dir"] else None
         if given["code"]:
             from metaevo.config import code
 
             devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data), data)
-        run_path = None if run_dir is None else Path(run_dir)
-        resume = given["resume"]
         problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:

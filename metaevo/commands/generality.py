@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         measured = measurement.run(folder / "tasks", check_stop)
         check_stop()
         measured.scores.save(folder / "scores.npz")
-        files.write_text_atomic(folder / "row.json", measured.line())
+        files.write_atomic(folder / "row.json", measured.line())
         records = measured.table()
         print(Table("", list(records[0]), [list(each.values()) for each in records]).text())
         is_whole = {*measured.tasks, *measured.unable} == {*benchmark().tasks}

@@ -65,23 +65,18 @@ def computing(command: str) -> Parser:
 def run_parser(command: str) -> Parser:
     """Return the parser of a command with a run directory."""
     parser = computing(command)
-    for flag, options in {
-        "--run-dir": {
-            "type": Path, "metavar": "DIR",
-            "help": "default: runs/<experiment>/<timestamp>; latest is the newest run",
-        },
-        "--resume": {"action": "store_true", "help": "continue the run in --run-dir"},
-        "--quick": {"action": "store_true", "help": "tiny sizes, to see how it all works"},
-        "--wandb": {
-            "nargs": "?", "const": "offline", "dest": "run.wandb", "metavar": "MODE",
-            "help": "log the run to Weights & Biases: offline (default), online, disabled",
-        },
-        "--mlflow": {
-            "nargs": "?", "const": "local", "dest": "run.mlflow", "metavar": "URI",
-            "help": "log the run to MLflow; without a URI to the database ./mlruns.db",
-        },
-    }.items():  # fmt: skip
-        parser.add_argument(flag, **options)  # type: ignore[arg-type]
+    text = "default: runs/<experiment>/<timestamp>; latest is the newest run"
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--resume", action="store_true", help="continue the run in --run-dir")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see how it all works")
+    parser.add_argument(
+        "--wandb", nargs="?", const="offline", dest="run.wandb", metavar="MODE",
+        help="log the run to Weights & Biases: offline (default), online, disabled",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mlflow", nargs="?", const="local", dest="run.mlflow", metavar="URI",
+        help="log the run to MLflow; without a URI to the database ./mlruns.db",
+    )  # fmt: skip
     return parser
 
 

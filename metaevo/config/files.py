@@ -112,20 +112,15 @@ def remove_temporaries(root: Path) -> None:
             path.unlink()
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file as `replacing` does."""
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write a file as `replacing` does, text as UTF-8."""
     with replacing(path) as file:
-        file.write(content)
-
-
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write a UTF-8 file as `replacing` does."""
-    write_atomic(path, text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json_atomic(path: Path, obj: Any) -> None:
     """Write an indented JSON file as `replacing` does, with `plain` values."""
-    write_text_atomic(path, json.dumps(plain(obj), indent=2, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(plain(obj), indent=2, allow_nan=False) + "\n")
 
 
 def append_line(path: Path, record: PlainDict) -> None:

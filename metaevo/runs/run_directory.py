@@ -181,7 +181,7 @@ class RunDirectory:
         }
         if earlier:
             content["resumed"] = [*earlier.get("resumed", []), environment]
-        files.write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
@@ -191,7 +191,7 @@ class RunDirectory:
         """Change values of `resolved` in config.yaml."""
         content = self.read_config()
         content["resolved"] |= changes
-        files.write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_atomic(self.config_path, dump_yaml(content))
 
     def append_metrics(self, record: PlainDict) -> PlainDict:
         """Add a line to metrics.jsonl, and return it; non-finite numbers become null."""
