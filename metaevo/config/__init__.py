@@ -4,10 +4,8 @@ from metaevo.config.checks import from_dict as from_dict
 from metaevo.config.files import dump_yaml as dump_yaml
 from metaevo.config.files import find_preset as find_preset
 from metaevo.config.files import load_yaml as load_yaml
-from metaevo.config.files import parse_yaml as parse_yaml
 from metaevo.config.files import preset_names as preset_names
 from metaevo.config.plain import ConfigError as ConfigError
-from metaevo.config.plain import DeviceError as DeviceError
 from metaevo.config.plain import DiskError as DiskError
 from metaevo.config.plain import PlainDict as PlainDict
 from metaevo.config.plain import PlainMapping as PlainMapping

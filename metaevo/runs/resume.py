@@ -52,8 +52,6 @@ def newest(
         CheckpointError: if no checkpoint is usable, see `load_tree`.
     """
     found = indices(folder)
-    if not found:
-        raise CheckpointError(f"there is no checkpoint in {folder}")
     for index in reversed(found):
         path = path_of(folder, index)
         try:
