@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
@@ -31,9 +31,6 @@ class Budget:
     Examples:
         >>> metaevo.Budget(settings=64, seeds=256).agents
         2816
-
-    Raises:
-        ValueError: a number is too small; the message names it.
     """
 
     settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
@@ -44,15 +41,8 @@ class Budget:
     """the best settings and the untuned one, which train on all other seeds"""
     selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
     """seeds that choose among the finalists"""
-    seeds: int = 128
+    seeds: Annotated[int, Interval(ge=1, le=MOST)] = 128
     """held-out seeds of every finalist"""
-    _lowest: ClassVar[Mapping[str, int]] = {"settings": 0, "finalists": 2}  # if not 1
-
-    def __post_init__(self) -> None:
-        for field in fields(Budget):
-            value, low = getattr(self, field.name), self._lowest.get(field.name, 1)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ValueError(f"{field.name} = {value!r}: must be an integer of at least {low}")
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:

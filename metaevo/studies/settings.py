@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -74,7 +74,6 @@ class HeldOutConfig:
 class EvaluationConfig(HeldOutConfig, Budget):
     """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
 
-    _lowest: ClassVar[Mapping[str, int]] = {**Budget._lowest, "seeds": 0}
     space: PlainDict = field(default_factory=dict)
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
