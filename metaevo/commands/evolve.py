@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
             if devices.is_first():
                 print(table.text())
             return 0
-        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
+        return run_evolutions(study, run_dir=run_path, resume=resume)
 
 
 def several_processes(argv: Sequence[str]) -> PlainDict | None:

@@ -59,7 +59,7 @@ def conclude(study: Study, run: Run) -> None:
     if run.settings.run.evolution_seeds > 1:
         from metaevo.studies.evolutions import Evolutions
 
-        evolutions = Evolutions(directory.path, run.settings)
+        evolutions = Evolutions(directory.path, study)
         evolutions.save_chosen(directory)
     found, about = checkpoint.load_tree(directory.meta_params)
     chosen = directory if evolutions is None else evolutions.chosen.directory

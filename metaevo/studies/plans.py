@@ -16,7 +16,7 @@ def plan(study: Study) -> Table:
     study.check()
     problem, settings = study.problem, study.settings
     config, count = settings.evolution, settings.run.evolution_seeds
-    evolution = Evolution(problem, settings.strategy.build(), config)
+    evolution = Evolution(problem, study.strategy, config)
     candidates, seeds = evolution.population_size, config.seeds_per_candidate
     tasks = problem.tasks_per_generation
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
