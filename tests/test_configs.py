@@ -59,7 +59,7 @@ def test_a_training_preset_fits_together(path):
     raw = load_yaml(path)
     skip_without_suite(raw)
     settings = from_dict(trainee.training_class(raw), raw)
-    trainee.make_task(settings, None)
+    settings.population()
     small = quick(settings)
     assert small.train.num_updates > 1
     assert_tiny(small, small.train.total_timesteps, small.seeds)

@@ -199,7 +199,7 @@ def judge(
     from metaevo.reports.page import Table
     from metaevo.studies.changed import judge_in
     from metaevo.studies.conclusion import Result, write_report
-    from metaevo.studies.plans import planned
+    from metaevo.studies.run import planned
     from metaevo.studies.study import Study
     from metaevo.tasks.problem import LearnerProblem
 

@@ -85,7 +85,7 @@ def main(argv: list[str]) -> int:
         problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
-            from metaevo.studies.plans import plan
+            from metaevo.studies.run import plan
 
             table = devices.raise_on_all(lambda: plan(study))
             if devices.is_first():

@@ -25,7 +25,7 @@ from metaevo.reports import page
 from metaevo.reports.page import estimate
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.changed import judge_in
-from metaevo.studies.plans import planned
+from metaevo.studies.run import planned
 from metaevo.studies.settings import EvolveSettings
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
@@ -119,12 +119,11 @@ def distill(
             f"A formula is {what}. A length is the number of numbers, names, operators and "
             "functions. error: the share of the variance in trainings that is not explained."
         )
-        found = [_table(chosen if scores else front, scores, note)]
-        found += [tables.contenders(scores)] if scores else []
-        sections: list[page.Section] = [*found]
+        sections: list[page.Section] = [_table(chosen if scores else front, scores, note)]
         if scores is not None:
             path = scores.plot(directory.figures / "scores.png")
-            sections.append(page.Image("", path, "Scores on held-out seeds with 95% intervals."))
+            text = "Scores on held-out seeds with 95% intervals."
+            sections += [tables.contenders(scores), page.Image("", path, text)]
         sections.append(page.folded("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"

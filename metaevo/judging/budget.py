@@ -117,15 +117,13 @@ def _values(entry: Entry, fractions: FloatArray) -> FloatArray:
     if isinstance(entry, CategoricalDistribution):
         values = np.array(entry.choices, dtype=np.float64)
         return values[(fractions * len(values)).astype(int)]
-    low, high = float(entry.low), float(entry.high)
-    if isinstance(entry, FloatDistribution):
-        return _between(low, high, fractions, entry.log)
-    half = entry.step / 2  # equal shares for all integers
-    found = _between(low - half, high + half, fractions, entry.log)
-    return np.clip(low + entry.step * np.floor((found - low) / entry.step + 0.5), low, high)
-
-
-def _between(low: float, high: float, fractions: FloatArray, is_log: bool) -> FloatArray:
-    if is_log:
-        return np.exp(np.log(low) + fractions * np.log(high / low))
-    return low + fractions * (high - low)
+    step = 0 if isinstance(entry, FloatDistribution) else entry.step
+    low, high = entry.low - step / 2, entry.high + step / 2  # equal shares for all integers
+    if entry.log:
+        found = np.exp(np.log(low) + fractions * np.log(high / low))
+    else:
+        found = low + fractions * (high - low)
+    if not step:
+        return found
+    whole = entry.low + step * np.floor((found - entry.low) / step + 0.5)
+    return np.clip(whole, entry.low, entry.high)

@@ -26,7 +26,6 @@ import numpy as np
 from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.evolution.problem import (
     Contender,
-    MetaProblem,
     Purpose,
     check_candidate,
     frames_of_tasks,
@@ -85,7 +84,9 @@ class Judgement:
         self.tasks = list(first.tasks)
         tuned = [dict(space) | dict(each.ranges) if space else {} for each in self.contenders]
         self.hyperparams = tuple(dict.fromkeys(name for ranges in tuned for name in ranges))
-        self._lengths = _lengths(first)
+        bound = [] if self._learner is None else self._learner.bound
+        self._lengths = [one.frames() for one in bound] or frames_of_tasks(first)
+        """[tasks] environment steps of an agent, at the full length"""
         several = self._learner is not None and len(self.tasks) > 1
         self._is_scaled = several and any(not each.group for each in self.contenders)
         self.total = len(self.tasks) * (len(self.contenders) + self._is_scaled)
@@ -284,13 +285,6 @@ class Judgement:
             every = Windows.at_most(POINTS, learner.config.num_updates).every
             known[key] = Trainings(bound, example, problem.weights, agents=agents, log_every=every)
         return known[key]
-
-
-def _lengths(problem: MetaProblem) -> list[int]:
-    """Return the environment steps of an agent on each task, at the full length."""
-    if not isinstance(problem, LearnerProblem):
-        return frames_of_tasks(problem)
-    return [one.frames() for one in problem.bound]
 
 
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:

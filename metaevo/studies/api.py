@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from metaevo.evolution.problem import (
     Contender,
     MetaParams,
     MetaProblem,
-    check_problem,
     frames_per_generation,
 )
 from metaevo.evolution.strategy import Strategy
@@ -26,7 +25,7 @@ from metaevo.studies.conclusion import trouble
 from metaevo.studies.evolutions import validation_of
 from metaevo.studies.problems import ProblemSettings
 from metaevo.studies.run import check_first_generation, run_evolutions
-from metaevo.studies.settings import HeldOutConfig, RunConfig
+from metaevo.studies.settings import RunConfig
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 
@@ -167,15 +166,12 @@ def evolve(
     of_strategy = {} if own is not None else _plain(StrategyConfig, strategy, "strategy")
     if own is None and isinstance(problem, MetaProblem) and problem.programs is not None:
         of_strategy.setdefault("algorithm", GENETIC_PROGRAMMING)
-    checked = from_dict(
-        ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
-    )
-    used = _config_of(own) if own is not None else checked.strategy
-    config = checked.evolution
-    check_problem(problem, "problem")
-    # Parts of a learner are judged by `metaevo.judge`.
-    judged = HeldOutConfig(seeds=0) if isinstance(problem, LearnerProblem) else checked.evaluation
-    settings = ProblemSettings(strategy=used, evolution=config, evaluation=judged, run=checked.run)
+    raw = {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
+    if isinstance(problem, LearnerProblem):  # whose parts are judged by `metaevo.judge`
+        raw["evaluation"] = {"seeds": 0}
+    settings = from_dict(ProblemSettings, raw)
+    if own is not None:
+        settings = replace(settings, strategy=_config_of(own))
     study = Study(problem, settings, own)
     if run_dir is None:
         if resume:
@@ -189,7 +185,7 @@ def evolve(
     meta_params, about = checkpoint.load_tree(directory.meta_params)
     if (chosen := about.get("evolution_seed")) is not None:
         directory = RunDirectory(path / f"seed_{chosen}")
-    agents = used.population_size * config.seeds_per_candidate
+    agents = settings.strategy.population_size * settings.evolution.seeds_per_candidate
     frames = agents * frames_per_generation(study.use(directory.read_config()["resolved"]))
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study)
 

@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,7 +136,15 @@ def evolve_all(
     for place, seed in enumerate(config.seeds, start=1):
         run.stop.check()
         settings = replace(run.settings, run=replace(config, seed=seed, evolution_seeds=1))
-        with _open_inside(run, settings, f"seed_{seed}") as own:
+        path = run.directory.path / f"seed_{seed}"
+        directory = RunDirectory(path)  # of which one file may be lost
+        begun = directory.config_path, directory.metrics_path, directory.checkpoints
+        resume = run.saved is not None and any(map(os.path.lexists, begun))
+        directory = RunDirectory.open(path) if resume else RunDirectory.create(path, path.name)
+        with (
+            directory.locked(f"continue with: {how_to_continue(run.directory)}"),
+            contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
+        ):
             if own.saved is not None and _is_saved(own.directory, settings.evolution.generations):
                 continue
             text = f"evolution {place} of {config.evolution_seeds}: seed {seed}"
@@ -150,20 +158,3 @@ def _is_saved(directory: RunDirectory, generations: int) -> bool:
         return False
     done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
     return bool(done == len(directory.read_metrics("generation")))
-
-
-@contextlib.contextmanager
-def _open_inside(
-    run: Run[EvolutionSettings], settings: EvolutionSettings, name: str
-) -> Iterator[Run[EvolutionSettings]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both."""
-    path = run.directory.path / name
-    directory = RunDirectory(path)
-    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.saved is not None and any(map(os.path.lexists, begun))
-    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
-    with (
-        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
-        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
-    ):
-        yield own

@@ -10,7 +10,7 @@ computation.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +23,55 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
-from metaevo.reports.page import cell
+from metaevo.judging.judge import Judgement
+from metaevo.parts.part import LEARNED
+from metaevo.reports.page import Table, cell
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import Study
+from metaevo.studies.study import TITLES, Study
 
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
     "evolution.num_devices",
 )  # fmt: skip
 """Settings that a resumed run may change, too."""
+
+
+def plan(study: Study) -> Table:
+    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
+    study.check()
+    problem, settings = study.problem, study.settings
+    config, count = settings.evolution, settings.run.evolution_seeds
+    evolution = Evolution(problem, study.strategy, config)
+    candidates, seeds = evolution.population_size, config.seeds_per_candidate
+    tasks = problem.tasks_per_generation
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
+    rows = [
+        ["evolved", problem.title],
+        ["evolutions", f"{count} of {config.generations:,} generations"],
+        ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
+        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
+        ["frames, without validation", f"{count * config.generations * evolution.frames:,}"],
+        *planned(study.judgements(judged)),
+    ]
+    return Table("Plan", ["", ""], rows)
+
+
+def planned(judgements: Mapping[str, Judgement]) -> list[list[str]]:
+    """Return rows of a plan: the size of each judgement."""
+    return [
+        [
+            TITLES.get(name, name),
+            f"{len(each.contenders)} contenders x {each.budget.agents:,} agents on "
+            f"{len(each.tasks)} tasks",
+        ]
+        for name, each in judgements.items()
+    ]
 
 
 def run_evolutions(study: Study, *, run_dir: Path | None, resume: bool) -> int:

@@ -118,9 +118,7 @@ class Study:
         """
         problem, run, source = self.problem, self.settings.run, self._digest()
         measured: PlainDict = {} if source is None else {CODE: source}
-        if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
-            return measured
-        if not problem.scales:
+        if isinstance(problem, LearnerProblem) and len(problem.bound) > 1 and not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
             ends = measure_scales(problem, seed=run.seed, quick=run.quick, check_stop=check_stop)

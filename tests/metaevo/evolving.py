@@ -8,7 +8,7 @@ from metaevo.evolution import devices
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.training.settings import make_task, training_class
+from metaevo.training.settings import training_class
 
 GRID = {
     "learner": "q_learning",
@@ -32,7 +32,7 @@ def settings_of(raw):
 
 def task_of(raw):
     """The task of a training with such settings."""
-    return make_task(from_dict(training_class(raw), raw))
+    return from_dict(training_class(raw), raw).population().task
 
 
 def objective_of(raw):
