@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from metaevo.config.files import write_json_atomic
-from metaevo.judging.generality.measured import untuned
 from metaevo.runs.run_directory import RunDirectory
+from tests.metaevo.toy import untuned
 
 
 def write_records(path, config, kind, records, scores=None, *, finished=True):

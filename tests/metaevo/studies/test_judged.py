@@ -11,10 +11,10 @@ from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml
 from metaevo.evolution.problem import Purpose
 from metaevo.judging import tables
-from metaevo.judging.generality.measured import untuned
 from metaevo.judging.scores import Scores
 from metaevo.studies.settings import EvaluationConfig, resized
 from tests.metaevo import evolving
+from tests.metaevo.toy import untuned
 
 TINY = evolving.EVOLUTION | {
     "evaluation": {
