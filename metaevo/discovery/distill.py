@@ -1,6 +1,5 @@
 """Distill a learned part into formulas, with the results in RUN/distill: observe, fit, judge."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -106,9 +105,9 @@ def distill(
             _save(directory, each, before)
         about: PlainDict = {"slot": part.slot, "part": reference_to(part)}
         about |= {"samples": count, "inputs": list(inputs)}
-        names = "name", "length", "error", "text"
         about["front"] = [
-            {**{name: getattr(each, name) for name in names}, **to_dict(each.part)}
+            {"name": each.name, "length": each.part.length, "error": each.error, "text": each.text}
+            | to_dict(each.part)
             for each in front
         ]
         files.write_json_atomic(directory.path / RESULT, about)
@@ -158,7 +157,7 @@ def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
 def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> None:
     """Save a formula for `metaevo.load` and settings such as `value_loss`."""
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
-    os.makedirs(own.path, exist_ok=True)
+    files.make_folder(own.path)
     parts, meta_params = Parts({each.part.slot: each.part}), each.part.init(jax.random.key(0))
     records.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
@@ -188,7 +187,7 @@ def _table(formulas: list[Fitted], scores: Scores | None, note: str) -> page.Tab
     if scores is not None:
         columns[2:2] = [f"difference from {LEARNED}", "verdict"]
     for each in formulas:
-        row: list[object] = [each.length, each.error, each.text]
+        row: list[object] = [each.part.length, each.error, each.text]
         if scores is not None:
             change, verdict = scores.difference(each.name, LEARNED), scores.verdict(each.name)
             row[2:2] = [estimate(change, sign=True), verdict.word]

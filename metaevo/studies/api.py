@@ -178,8 +178,7 @@ def evolve(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         return _evolve_in_memory(study)
     path = Path(run_dir)
-    code = run_evolutions(study, run_dir=path, resume=resume)
-    if code:
+    if run_evolutions(study, run_dir=path, resume=resume):
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)

@@ -185,7 +185,7 @@ def make_objective(settings: SweepSettings) -> Objective[Any]:
     """
     if isinstance(settings, TrainSettings):
         return settings_objective(settings, Trainings)
-    if settings.sweep.prunes:
+    if settings.sweep.scheduler != "none":
         raise ConfigError(
             f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
             "allowed: none"
