@@ -81,7 +81,7 @@ MISTAKES = [
     ("def policy(", "def parameters(", "Reinforce has no method policy"),
     ("    train = training.train\n", "", "Reinforce has no method train"),
     ("self.network.init(network", "self.net.init(network", "Reinforce.init fails: Attribute.*net"),
-    ("self.frames_per_update", "None", r"Config.batch_size = None: must be an integer above 0"),
+    (" = 64\n", " = 64\n    batch_size = None\n", "Config.batch_size = None: must be an integer"),
     ("@dataclass(frozen=True)\nclass Config(training.BaseConfig)", "class Config",
      r"config = .*: must be a frozen dataclass"),
     ("def random_play", "def play", r"hyperparams: .* random_play"),
