@@ -174,10 +174,10 @@ def q_problem(*tasks):
     )
 
 
-def untuned(held_out, groups=None, tasks=("task",), scale=None):
-    """Scores without tuning, by contender [seeds] or [tasks, seeds]."""
+def untuned(held_out, tasks=("task",), scale=None):
+    """Scores without tuning, by contender [seeds] or [tasks, seeds]; "learned" is a group."""
     scores = np.stack([np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()])
-    front, own = scores.shape[:3], tuple((groups or {}).get(name, "") for name in held_out)
+    front, groups = scores.shape[:3], tuple(name * (name == "learned") for name in held_out)
     none, scale = np.empty((*front, 0)), None if scale is None else np.array(scale)
-    scores = none, np.zeros(front, int), none, scores.astype(float)
-    return Scores(tuple(held_out), own, tuple(tasks), *scores, scale=scale)
+    arrays = none, np.zeros(front, int), none, scores.astype(float)
+    return Scores(tuple(held_out), groups, tuple(tasks), *arrays, scale=scale)

@@ -68,7 +68,7 @@ def planted(gains, scale, seeds=64):
         for name, place in places.items()
     }
     names = [f"t{index}" for index in range(len(gains))]
-    return untuned(held_out, {"learned": "learned"}, names, scale=scale)
+    return untuned(held_out, names, scale)
 
 
 def test_the_table_and_the_verdict_of_unseen_tasks_agree():

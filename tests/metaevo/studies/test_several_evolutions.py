@@ -103,9 +103,8 @@ def test_another_judgement_does_not_change_the_evolutions(several, folder):
     unseen = metaevo.Scores.load(path / "unseen.npz")
     assert unseen.contenders == scores.contenders
     assert unseen.tasks == ("wide",)
-    settings = settings_of(2)
-    evolutions = Evolutions(path, Study(settings.build(), settings))
-    table = evolutions.table({"scores": scores, "unseen": unseen})
+    study = Study(settings_of(2).build(), settings_of(2))
+    table = Evolutions(path, study).table({"scores": scores, "unseen": unseen})
     assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
     assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
     assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value
