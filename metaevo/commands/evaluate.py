@@ -197,9 +197,8 @@ def judge(
     """Repeat the judgement at the end of a run with other settings; return the exit code."""
     from metaevo.parts.part import LEARNED
     from metaevo.reports.page import Table
-    from metaevo.studies.changed import judge_in
+    from metaevo.studies.changed import judge_in, planned
     from metaevo.studies.conclusion import Result, write_report
-    from metaevo.studies.run import planned
     from metaevo.studies.study import Study
     from metaevo.tasks.problem import LearnerProblem
 

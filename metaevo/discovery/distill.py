@@ -23,8 +23,7 @@ from metaevo.parts.resolve import parts_of
 from metaevo.reports import page
 from metaevo.reports.page import estimate
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.changed import judge_in
-from metaevo.studies.run import planned
+from metaevo.studies.changed import judge_in, planned
 from metaevo.studies.settings import EvolveSettings
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem

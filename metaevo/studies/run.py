@@ -10,7 +10,7 @@ computation.
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
-from metaevo.judging.judge import Judgement
 from metaevo.parts.part import LEARNED
 from metaevo.reports.page import Table, cell
 from metaevo.runs import checkpoint
@@ -32,7 +31,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import Progress, StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
 from metaevo.studies.settings import EvolutionSettings
-from metaevo.studies.study import TITLES, Study
+from metaevo.studies.study import Study
 
 HARMLESS = (
     "evolution.generations", "evolution.block_size", "evolution.chunk_size",
@@ -43,6 +42,8 @@ HARMLESS = (
 
 def plan(study: Study) -> Table:
     """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
+    from metaevo.studies.changed import planned
+
     study.check()
     problem, settings = study.problem, study.settings
     config, count = settings.evolution, settings.run.evolution_seeds
@@ -60,18 +61,6 @@ def plan(study: Study) -> Table:
         *planned(study.judgements(judged)),
     ]
     return Table("Plan", ["", ""], rows)
-
-
-def planned(judgements: Mapping[str, Judgement]) -> list[list[str]]:
-    """Return rows of a plan: the size of each judgement."""
-    return [
-        [
-            TITLES.get(name, name),
-            f"{len(each.contenders)} contenders x {each.budget.agents:,} agents on "
-            f"{len(each.tasks)} tasks",
-        ]
-        for name, each in judgements.items()
-    ]
 
 
 def run_evolutions(study: Study, *, run_dir: Path | None, resume: bool) -> int:

@@ -4,7 +4,7 @@ import dataclasses
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,6 @@ from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Task, TaskConfig, learner_sections, make_environment
 from purerl.types import Hyperparams, Slot
 
-_LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PROBLEM_CLASS = "metaevo.studies.problems:problem_class"
 """Makes the class of the settings of a problem, imported when it is used."""
@@ -102,7 +101,8 @@ def resized(evaluation: PlainMapping, size: str) -> PlainDict:
 
 def _limited(evaluation: PlainMapping) -> PlainDict:
     """Return the numbers of a quick comparison."""
-    return {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}
+    limits = vars(QUICK).items()
+    return {key: min(evaluation[key], most) for key, most in limits if key in evaluation}
 
 
 class EvolutionSettings(HasRun):
