@@ -125,7 +125,7 @@ def distill(
         sections.append(page.folded("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
-        page.write_report(directory.report_path, title, subtitle, sections, show=True)
+        page.write_report(directory.report_path, title, subtitle, sections)
 
     resolved = {"distill": {"evaluations": evaluations, "formulas": formulas}}
     return judge_in(directory, settings, resolved, work)
