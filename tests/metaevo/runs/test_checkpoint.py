@@ -132,7 +132,7 @@ def test_another_structure_is_refused(tmp_path, template, reason):
 def test_no_checkpoint_is_a_clear_error(tmp_path):
     (tmp_path / "notes").mkdir()
     for directory in (tmp_path, tmp_path / "none"):
-        with pytest.raises(CheckpointError, match="there is no checkpoint in"):
+        with pytest.raises(CheckpointError, match="none of the 0 checkpoints"):
             newest(directory, jnp.ones(2))
 
 
