@@ -182,9 +182,8 @@ def _judge(settings: "EvolutionSettings", args: argparse.Namespace, name: str) -
     """
     from metaevo.parts.part import LEARNED
     from metaevo.reports.page import Table
-    from metaevo.studies.changed import judge_in
+    from metaevo.studies.changed import judge_in, planned
     from metaevo.studies.conclusion import Result, write_report
-    from metaevo.studies.plans import planned
     from metaevo.studies.study import Study
     from metaevo.tasks.problem import LearnerProblem
 

@@ -58,13 +58,13 @@ def main(argv: list[str]) -> int:
         problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
-            from metaevo.studies.plans import plan
+            from metaevo.studies.run import plan
 
             table = devices.raise_on_all(lambda: plan(study))
             if devices.is_first():
                 print(table.text())
             return 0
-        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
+        return run_evolutions(study, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str]) -> PlainDict:

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     settings, args = parse_settings(parser, argv, defaults)
     from metaevo.discovery.proposals import Judge
     from metaevo.reports.page import Table
-    from metaevo.studies.plans import planned
+    from metaevo.studies.changed import planned
 
     code.use(args.code)
     state = None if args.dry_run else args.state

@@ -4,12 +4,12 @@ from markupsafe import escape
 from PIL import Image
 
 from metaevo.config import ConfigError
-from metaevo.judging.generality.measured import untuned
 from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import lpg, ppo
 from purerl.parts import losses, optimizers, returns
+from tests.metaevo.toy import untuned
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
