@@ -67,25 +67,6 @@ def _tasks() -> int:
     return int(environ.get("OMPI_COMM_WORLD_SIZE", 1) if "OMPI_MCA_orte_hnp_uri" in environ else 1)
 
 
-def connect(**given: Any) -> None:
-    """Connect this process with the others; arguments of `jax.distributed.initialize`.
-
-    Raises:
-        ConfigError: if they cannot connect, or have different numbers of devices.
-    """
-    import jax
-
-    jax.config.update("jax_enable_preemption_service", False)  # which would take SIGTERM from us
-    try:
-        jax.distributed.initialize(**given)
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"the processes cannot connect: {reason}") from None
-    counts = {len(jax.local_devices(i)) for i in range(jax.process_count())}
-    if len(counts) > 1:
-        raise ConfigError(f"all processes need as many devices; they have {sorted(counts)}")
-
-
 @contextlib.contextmanager
 def multi_process() -> Iterator[None]:
     """End one of several processes at once if it fails, so that those waiting for it end too.

@@ -266,7 +266,7 @@ def start_jax(several: PlainDict | None = None) -> None:
     from metaevo.evolution import devices
 
     if several is not None:
-        from metaevo.commands.processes import connect
+        from metaevo.evolution.hosts import connect
 
         connect(**several)
         if not devices.is_first():

@@ -290,8 +290,7 @@ def as_text(count: int) -> str:
     return f"{count / size:.1f} {unit}"
 
 
-# --- Several processes, which run one experiment in lockstep ------------------------------------
-# The first one decides and writes: what depends on a file, a clock or chance, it sends the others.
+# --- Several processes, which run one experiment in lockstep: see `metaevo.evolution.hosts` ------
 
 
 def is_first() -> bool:
