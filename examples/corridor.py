@@ -21,13 +21,8 @@ class Params(environment.EnvParams):
 class Corridor(environment.Environment):
     """Walk right to the end; the observation is the position, in [0, 1]."""
 
-    @property
-    def default_params(self):
-        return Params()
-
-    @property
-    def num_actions(self):
-        return 2
+    default_params = Params()
+    num_actions = 2
 
     def observation_space(self, params):
         return spaces.Box(0.0, 1.0, (1,), jnp.float32)

@@ -26,11 +26,6 @@ class Config(training.BaseConfig):
     hidden_size: int = 64
     """units of the hidden layers"""
 
-    @property
-    def batch_size(self) -> int:
-        """Transitions of a gradient step."""
-        return self.frames_per_update
-
 
 class Hyperparams(struct.PyTreeNode):
     """Traced settings."""

@@ -30,13 +30,8 @@ class Params(environment.EnvParams):
 class TwoDoors(environment.Environment):
     """Reward 1 at the door of the right colour, -1 at the other one."""
 
-    @property
-    def default_params(self):
-        return Params()
-
-    @property
-    def num_actions(self):
-        return 4
+    default_params = Params()
+    num_actions = 4
 
     def observation_space(self, params):
         picture = spaces.Box(0.0, 1.0, (SIZE, SIZE, 3), jnp.float32)

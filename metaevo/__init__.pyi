@@ -19,9 +19,9 @@ from metaevo.evolution.problem import Contender as Contender
 from metaevo.evolution.problem import Evaluation as Evaluation
 from metaevo.evolution.problem import MetaProblem as MetaProblem
 from metaevo.evolution.strategy import Strategy as Strategy
-from metaevo.judging.api import judge as judge
 from metaevo.judging.budget import Budget as Budget
 from metaevo.judging.generality.measurement import generality as generality
+from metaevo.judging.judge import judge as judge
 from metaevo.judging.scores import Scores as Scores
 from metaevo.parts.part import Part as Part
 from metaevo.parts.saved import load as load

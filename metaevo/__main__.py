@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import metaevo
-from metaevo.config import ConfigError, exit_on_config_error, of_value, show
+from metaevo.config import ConfigError, of_value, show
 from metaevo.runs.terminal import leave_at_once
 
 COMMANDS = {
@@ -37,9 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # characters that its encoding lacks
     try:
         try:
-            with exit_on_config_error():
-                name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
-                return _run(name, rest)
+            name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+            return _run(name, rest)
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise SystemExit(error.exit_code) from None
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # `| head`: the reader of stdout has closed it

@@ -41,7 +41,6 @@ def act(
     """
     distribution, memory = learner.action_distribution(policy, obs, memory)
     action = distribution.mode(key) if greedy else distribution.sample(key)
-    space = learner.env.action_space(
-        learner.env.default_params if env_params is None else env_params
-    )
+    env_params = learner.env.default_params if env_params is None else env_params
+    space = learner.env.action_space(env_params)
     return action if hasattr(space, "n") else distribution.bounded(action, space), memory

@@ -170,7 +170,7 @@ class DQN(q_networks.ActsByValues):
     @cached_property
     def network(self) -> Any:
         """Values of all actions: `(params, obs) -> ActionValues`."""
-        return q_networks.q_network(self.env, self.config, dueling=self.config.dueling)
+        return q_networks.q_network(self.env, self.config, "DQN", dueling=self.config.dueling)
 
     def init(
         self,
@@ -306,9 +306,8 @@ class DQN(q_networks.ActsByValues):
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-        context = self.context(state, hyperparams)
-        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
-        settings = hyperparams, meta_params, env_params
+        context = optimizers.scheduled(self.schedule, meta_params, self.context(state, hyperparams))
+        settings = context.hyperparams, meta_params, env_params
         state, sums, metrics = replay.run_phases(self, METRICS, state, *settings)
         return state, sums, {**metrics, "epsilon": state.epsilon}
 

@@ -257,21 +257,12 @@ class LPG:
         """Return the input of the rule for a rollout, with the predictions of these parameters."""
         _, prediction = self.network.apply(params, transitions.obs)
         _, next_prediction = self.network.apply(params, transitions.final_obs)
-        return Trajectory(
-            transitions.reward,
-            transitions.terminated,
-            transitions.truncated,
-            transitions.log_prob,
-            prediction,
-            next_prediction,
-        )
+        ends = transitions.terminated, transitions.truncated
+        seen = transitions.reward, *ends, transitions.log_prob
+        return Trajectory(*seen, prediction, next_prediction)
 
     def loss(
-        self,
-        params: PyTree,
-        transitions: Transition,
-        targets: Targets,
-        hyperparams: Hyperparams,
+        self, params: PyTree, transitions: Transition, targets: Targets, hyperparams: Hyperparams
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of a rollout [T, N], and diagnostics."""
         policy, prediction = self.network.apply(params, transitions.obs)
@@ -352,10 +343,7 @@ UPDATE_RULE = Slot(
         }
     },
 )
-SLOTS = (
-    UPDATE_RULE,
-    optimizers.MAKE_OPTIMIZER.comparing("adam", "sgd", "momentum", "rmsprop"),
-)
+SLOTS = UPDATE_RULE, optimizers.MAKE_OPTIMIZER.comparing("adam", "sgd", "momentum", "rmsprop")
 """The functions that can be replaced."""
 
 LEARNER = LearnerEntry(Config, Hyperparams, LPG, SLOTS)

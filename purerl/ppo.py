@@ -18,15 +18,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.loops import scan_gradient_steps
-from purerl.parts import (
-    losses,
-    minibatches,
-    networks,
-    optimizers,
-    returns,
-    rollouts,
-    training,
-)
+from purerl.parts import losses, minibatches, networks, optimizers, returns, rollouts, training
 from purerl.parts.normalization import Normalizer, RunningStatistics, normalized, standardized
 from purerl.types import (
     Context,
@@ -316,28 +308,19 @@ class PPO:
         gradient = jax.grad(self.loss, has_aux=True)
 
         def gradient_step(params, opt_state, inputs):
-            rows, step, key = inputs
+            rows, place = inputs
             minibatch = jax.tree.map(lambda x: x[rows], batch)
-            here = context.replace(
-                epoch=(step // config.num_minibatches) / config.update_epochs,
-                minibatch=(step % config.num_minibatches) / config.num_minibatches,
-                key=key,
-                observations=minibatch.transition.obs,
-                network=self.network,
-            )
+            seen = minibatch.transition.obs
+            here = context.replace(**place, observations=seen, network=self.network)
             grads, metrics = gradient(params, minibatch, here, meta_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
-        counts = config.batch_size, config.num_minibatches, config.update_epochs
         length = 1 if self.begin() is None else config.num_steps
-        order = minibatches.order(shuffle_key, *counts, length=length)
+        steps = minibatches.steps(config, shuffle_key, slots_key, length=length)
         params, opt_state, metrics = scan_gradient_steps(
-            gradient_step,
-            state.params,
-            state.opt_state,
-            (order, jnp.arange(len(order)), jax.random.split(slots_key, len(order))),
+            gradient_step, state.params, state.opt_state, steps
         )
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
@@ -346,12 +329,10 @@ class PPO:
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        context = self.context(state, hyperparams)
-        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
+        context = optimizers.scheduled(self.schedule, meta_params, self.context(state, hyperparams))
         state, transitions, sums = self.collect(state, env_params)
-        context = context.replace(hyperparams=hyperparams)
         state, batch = self.make_batch(state, transitions, context, meta_params)
-        state, metrics = self.learn(state, batch, hyperparams, meta_params)
+        state, metrics = self.learn(state, batch, context.hyperparams, meta_params)
         return state, sums, metrics
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:

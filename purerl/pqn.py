@@ -194,14 +194,9 @@ class PQN(q_networks.ActsByValues):
             return q_networks.EpsilonGreedy(self.values(state.params, obs), epsilon), memory
 
         action_key, env_key, key = jax.random.split(state.key, 3)
+        keys, steps = (action_key, env_key), config.num_steps
         envs, transitions, sums = rollouts.collect(
-            self.env,
-            env_params,
-            act,
-            (action_key, env_key),
-            state.envs,
-            config.num_steps,
-            keep=lambda policy: policy.values,
+            self.env, env_params, act, keys, state.envs, steps, keep=lambda policy: policy.values
         )
         return state.replace(key=key, envs=envs, epsilon=epsilon), transitions, sums
 
@@ -267,33 +262,22 @@ class PQN(q_networks.ActsByValues):
 
         Metrics are means over the steps.
         """
-        config, context = self.config, self.context(state, hyperparams)
+        context = self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
         def gradient_step(params, opt_state, inputs):
-            rows, step, key = inputs
+            rows, place = inputs
             minibatch = jax.tree.map(lambda x: x[rows], batch)
-            here = context.replace(
-                epoch=(step // config.num_minibatches) / config.update_epochs,
-                minibatch=(step % config.num_minibatches) / config.num_minibatches,
-                key=key,
-                observations=minibatch.obs,
-                network=self.network,
-            )
+            here = context.replace(**place, observations=minibatch.obs, network=self.network)
             grads, metrics = gradient(params, minibatch, here, meta_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, context=here)
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
-        counts = config.batch_size, config.num_minibatches, config.update_epochs
-        order = minibatches.order(shuffle_key, *counts, length=1)
-        steps = len(order)
+        steps = minibatches.steps(self.config, shuffle_key, slots_key, length=1)
         params, opt_state, metrics = scan_gradient_steps(
-            gradient_step,
-            state.params,
-            state.opt_state,
-            (order, jnp.arange(steps), jax.random.split(slots_key, steps)),
+            gradient_step, state.params, state.opt_state, steps
         )
         state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
@@ -302,12 +286,10 @@ class PQN(q_networks.ActsByValues):
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        context = self.context(state, hyperparams)
-        hyperparams = optimizers.scheduled(self.schedule, meta_params, context)
-        state, transitions, sums = self.collect(state, hyperparams, env_params)
-        context = context.replace(hyperparams=hyperparams)
+        context = optimizers.scheduled(self.schedule, meta_params, self.context(state, hyperparams))
+        state, transitions, sums = self.collect(state, context.hyperparams, env_params)
         batch = self.make_batch(state, transitions, context, meta_params)
-        state, metrics = self.learn(state, batch, hyperparams, meta_params)
+        state, metrics = self.learn(state, batch, context.hyperparams, meta_params)
         return state, sums, {**metrics, "epsilon": state.epsilon}
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:

@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.parts import losses, networks, optimizers, replay, rollouts, training
-from purerl.parts.policies import LOG_STD, SquashedGaussian
+from purerl.parts.policies import LOG_STD, SquashedGaussian, log_slope_of_tanh
 from purerl.types import (
     Context,
     Environment,
@@ -158,8 +158,8 @@ class SAC:
         replay.check_storage(self.env, self.config.store_observations)
 
     @cached_property
-    def network(self) -> Network:
-        """The policy and the critics."""
+    def network(self) -> Any:
+        """The policy and the critics, see `Network`."""
         (action_size,) = self.env.action_space(self.env.default_params).shape
         layers = self.config.hidden_sizes, self.config.activation
         return Network(action_size, networks.obs_ndim(self.env), *layers)
@@ -201,7 +201,7 @@ class SAC:
         layout, space = self.config.layout, self.env.action_space(env_params)
 
         def act(key, obs):
-            policy: Any = self.network.apply(state.params["network"], obs, method="policy")
+            policy = self.network.apply(state.params["network"], obs, method="policy")
             number = policy.sample(key)
             return jnp.tanh(number), policy.bounded(number, space)
 
@@ -227,12 +227,7 @@ class SAC:
         return Batch(drawn.obs, drawn.action, target, old_prediction)
 
     def loss(
-        self,
-        params: Any,
-        batch: Batch,
-        key: jax.Array,
-        context: Context,
-        meta_params: MetaParams,
+        self, params: Any, batch: Batch, key: jax.Array, context: Context, meta_params: MetaParams
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The sum of the losses of critics, policy and temperature (equations 5, 7 and 18).
 
@@ -264,7 +259,7 @@ class SAC:
         self, state: State, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `gradient_steps`; metrics are means over the steps."""
-        config = self.config
+        config, tau = self.config, hyperparams.tau
         # As of the start of the phase, whose steps `collect` has stored already.
         context = self.context(state.replace(phase=state.phase - 1), hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
@@ -279,9 +274,7 @@ class SAC:
                 grads, state.opt_state, state.params, context=here
             )
             params = optax.apply_updates(state.params, updates)
-            average = optax.incremental_update(
-                params["network"], state.target_params, hyperparams.tau
-            )
+            average = optax.incremental_update(params["network"], state.target_params, tau)
             state = state.replace(params=params, opt_state=opt_state, target_params=average)
             return state, metrics
 
@@ -303,21 +296,19 @@ class SAC:
 
     def sample(self, params: Any, obs: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Draw actions [B, action_dim] in (-1, 1) with their log-densities [B]."""
-        policy: Any = self.network.apply(params, obs, method="policy")
+        policy = self.network.apply(params, obs, method="policy")
         number = policy.sample(key)
-        slope = 2.0 * (jnp.log(2.0) - number - jax.nn.softplus(-2.0 * number))  # log(1 - tanh^2)
-        return jnp.tanh(number), policy.log_prob(number) - jnp.sum(slope, axis=-1)
+        log_slope = jnp.sum(log_slope_of_tanh(number), axis=-1)
+        return jnp.tanh(number), policy.log_prob(number) - log_slope
 
     def values(self, params: Any, obs: jax.Array, action: jax.Array) -> jax.Array:
         """Return both critics' values [2, B]."""
-        values: Any = self.network.apply(params, obs, action, method="values")
-        return values
+        return self.network.apply(params, obs, action, method="values")
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a minibatch, as the value loss sees them."""
-        del env_params
         batch = self.make_batch(state, state.key, hyperparams)
         return self.values(state.params["network"], batch.obs, batch.action)[0], batch.target
 
@@ -329,9 +320,7 @@ class SAC:
         self, policy: Any, obs: jax.Array, memory: None = None
     ) -> tuple[SquashedGaussian, None]:
         """Return the distribution of actions at one observation; there is no memory."""
-        del memory
-        distribution: Any = self.network.apply(policy, obs, method="policy")
-        return distribution, None
+        return self.network.apply(policy, obs, method="policy"), None
 
 
 SLOTS = (

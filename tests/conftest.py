@@ -35,6 +35,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from metaevo.config import ConfigError
 from metaevo.reports import film, plots
 from purerl.fast import use_cpu_arithmetic
 
@@ -67,13 +68,15 @@ MAPS = Path("/proc/self/maps")
 
 @pytest.fixture
 def refused(capsys):
-    """A function that calls a command with bad input and returns its only line on stderr."""
+    """A function that calls a command with bad input and returns the one line of the error."""
 
     def call(command, *args, **kwargs):
         capsys.readouterr()
-        with pytest.raises(SystemExit, match="2"):
+        with pytest.raises((SystemExit, ConfigError)) as caught:
             command(*args, **kwargs)
-        (line,) = capsys.readouterr().err.splitlines()
+        error, printed = caught.value, capsys.readouterr().err.splitlines()
+        assert (error.exit_code if isinstance(error, ConfigError) else error.code) == 2
+        (line,) = printed or [f"error: {error}"]  # `metaevo.__main__` prints it
         assert line.startswith("error: ")
         return line
 

@@ -10,12 +10,11 @@ from metaevo.runs.quick import quickened
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.training.settings import training_class
 from purerl.envs.registry import SUITES
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
-
-
 QUICK = {"evolve_value_loss/q_learning", "evolve_value_loss/ppo", "evolve_drift/ppo"}
 QUICK |= {"shaping/ipd", "cheap_talk/cartpole"}
 QUICK |= {"sweep/shaping_ipd", "sweep/evolution_q_learning"}
@@ -55,11 +54,10 @@ def test_an_evolution_preset_fits_together(path):
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
 def test_a_training_preset_fits_together(path):
-    trainee = pytest.importorskip("metaevo.training.settings")
     raw = load_yaml(path)
     skip_without_suite(raw)
-    settings = from_dict(trainee.training_class(raw), raw)
-    trainee.make_task(settings, None)
+    settings = from_dict(training_class(raw), raw)
+    settings.population()
     small = quick(settings)
     assert small.train.num_updates > 1
     assert_tiny(small, small.train.total_timesteps, small.seeds)

@@ -45,7 +45,7 @@ class Messenger:
 
     def message(self, weights: Any, obs: jax.Array) -> jax.Array:
         """Return the messages [..., width] of observations [..., obs_size]; a `Channel`."""
-        return self.scale * self._unscaled(weights, obs)
+        return self.scale * self._network.apply(weights, obs)
 
     def speak(self, spoken: tuple[Any, jax.Array, jax.Array], obs: jax.Array) -> jax.Array:
         """Return the message of a hand-written channel, with parameters from `hand_written`.
@@ -55,14 +55,11 @@ class Messenger:
         """
         weights, noise_key, is_noise = spoken
         said = noise(jax.random.wrap_key_data(noise_key), obs, self.width)
-        return self.scale * jnp.where(is_noise, said, self._unscaled(weights, obs))
+        return self.scale * jnp.where(is_noise, said, self._network.apply(weights, obs))
 
     @property
-    def _network(self) -> "_Network":
+    def _network(self) -> Any:
         return _Network(self.hidden_sizes, self.width)
-
-    def _unscaled(self, weights: Any, obs: jax.Array) -> Any:
-        return self._network.apply(weights, obs)
 
 
 class _Network(nn.Module):

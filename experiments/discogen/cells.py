@@ -116,15 +116,10 @@ def _exported(rule: str, folder: Path) -> str:
         written = modules.export(rule, new := Path(scratch) / "modules")
         if not folder.exists():
             shutil.copytree(new, folder)
-        known = {path.name: _lines(path) for path in folder.glob("*.*")}
-        if any(known.get(path.name) != _lines(path) for path in written):
+        known = {path.name: path.read_bytes() for path in folder.glob("*.*")}
+        if any(known.get(path.name) != path.read_bytes() for path in written):
             raise metaevo.ConfigError(f"--to: {rule} is not the rule of {folder}: must be new")
     return str(folder)
-
-
-def _lines(path: Path) -> list[bytes]:
-    """Return the lines of a file without their order, which older exports drew at random."""
-    return sorted(path.read_bytes().splitlines())
 
 
 def _begun(plan: Plan, path: Path, rule: str, environment: str) -> Cell:

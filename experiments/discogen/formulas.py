@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from typing import Any, TypeGuard
+from typing import Any
 
 import metaevo
 from experiments.discogen.source import Source
@@ -12,11 +12,6 @@ LIMITED = "divide", "power", "sqrt", "exp", "log1p"
 INTERPRETER = "metaevo.parts.interpreter"
 """Module with what programs limit."""
 Written = metaevo.parts.Formula | metaevo.parts.Program
-
-
-def is_written(part: Any) -> TypeGuard[Written]:
-    """Whether a part is a formula or a program."""
-    return isinstance(part, Written)
 
 
 def add(source: Source, part: Written, meta_params: Any) -> str:

@@ -120,7 +120,7 @@ def text(module: str, rule: Rule, reference: str) -> tuple[str, dict[str, Any]]:
         known = next(each for each in ppo.LEARNER.slots if each.name == slot).functions
         default = known[DEFAULTS.get(slot) or next(iter(known))]
         function, params = rule.get(slot, (default, None))
-        if formulas.is_written(part := getattr(function, "__self__", None)):
+        if isinstance(part := getattr(function, "__self__", None), formulas.Written):
             name, params = formulas.add(source, part, params), None
         else:
             name = _function(source, function)

@@ -1,4 +1,4 @@
-"""Save OPEN's published weights as a part, which every command takes.
+"""Save OPEN's published weights (Apache-2.0) as a part, which every command takes.
 
 python -m experiments.published breakout_OPEN.npy open-breakout
 metaevo train --make_optimizer open-breakout --code experiments/published/open.py
@@ -17,7 +17,6 @@ from experiments.published.open import Open
 from experiments.published.weights import read
 
 WHERE = "a file of github.com/AlexGoldie/rl-learned-optimization, rl_optimizer/pretrained/"
-"""Apache-2.0"""
 PARTS = {1211: Open(), 3571: Open(memory_size=16, hidden_size=32)}
 """By the count of their weights."""
 MINATAR = "Asterix-MinAtar", "Breakout-MinAtar", "Freeway-MinAtar", "SpaceInvaders-MinAtar"

@@ -32,7 +32,6 @@ from purerl.types import Environment, EnvParams, EpisodeSums, LearnerEntry, Meta
 
 KNOWN = {"dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa": "Disco103"}
 WHERE = "github.com/google-deepmind/disco_rl, disco_rl/update_rules/weights/disco_103.npz"
-"""Apache-2.0"""
 MODEL_SIZE = 128
 """Units of the LSTM that takes an action, and of the hidden layer of each head behind it."""
 SMALL, LARGE = map(nn.initializers.truncated_normal, (0.01, MODEL_SIZE**-0.5))
@@ -80,16 +79,11 @@ class Hyperparams(struct.PyTreeNode):
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.997
     """discount factor of the action values"""
 
-    def random_play(self) -> "Hyperparams":
-        """Return hyperparameters under which the initial, almost uniform policy never changes."""
-        return self.replace(learning_rate=0.0)
+    random_play = training.BaseHyperparams.random_play
 
 
 class Network(nn.Module):
-    """Heads for policy and y on a torso, and an LSTM that takes every action, with its own heads.
-
-    The LSTM's cell begins as a linear function of the torso's features.
-    """
+    """Heads for policy and y on a torso, and an LSTM with heads of its own for every action."""
 
     obs_ndim: int
     num_actions: int
@@ -157,22 +151,18 @@ class Disco:
     train = training.train
 
     def __post_init__(self) -> None:
-        if not hasattr(self.env.action_space(self.env.default_params), "n"):
-            raise ValueError(f"{self.env.name}: Disco103 needs a discrete action space")
-        _ = self.weights  # read before anything is compiled
+        _ = self.network  # which must fit the environment, and reads the weights
 
     @cached_property
     def weights(self) -> Weights:
         """Weights of the rule."""
-        _, arrays = read(self.config.weights, KNOWN, WHERE)
-        return dict(arrays)
+        return dict(read(self.config.weights, KNOWN, WHERE)[1])
 
     @cached_property
     def network(self) -> Any:
         """The network of an agent: `(params, obs) -> outputs`."""
-        num_actions = int(self.env.action_space(self.env.default_params).n)
-        sizes = num_actions, len(self.weights["lstm/linear_2/b"]), self.config.hidden_sizes
-        return Network(networks.obs_ndim(self.env), *sizes)
+        sizes = networks.num_actions(self.env, "Disco103"), len(self.weights["lstm/linear_2/b"])
+        return Network(networks.obs_ndim(self.env), *sizes, self.config.hidden_sizes)
 
     def init(
         self, key: jax.Array, hyperparams: PyTree, meta_params: MetaParams, env_params: EnvParams
@@ -223,8 +213,7 @@ class Disco:
 
         grads, (memory, metrics) = jax.grad(loss, has_aux=True)(agent.params)
         steps, opt_state = OPTIMIZER.update(grads, agent.opt_state)
-        steps = jax.tree.map(lambda step: -hyperparams.learning_rate * step, steps)
-        params = optax.apply_updates(agent.params, steps)
+        params = optax.tree.add_scale(agent.params, -hyperparams.learning_rate, steps)
         average = optax.incremental_update(agent.params, agent.target_params, TARGET_STEP)
         return Agent(params, average, opt_state, memory), metrics
 
@@ -233,15 +222,14 @@ class Disco:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect trajectories, and learn from a minibatch as soon as there are enough."""
         collect_key, draw_key, key = jax.random.split(state.key, 3)
-        agent = state.agent
-        envs, new, sums = self.collect(agent.params, state.envs, collect_key, env_params)
+        envs, new, sums = self.collect(state.agent.params, state.envs, collect_key, env_params)
         ring = jax.tree.map(
             lambda old, new: jnp.concatenate([old[len(new) :], new]), state.ring, new
         )
         state = state.replace(update=state.update + 1, key=key, envs=envs, ring=ring)
-        learned, metrics = self.learn(agent, self.draw(state, draw_key), hyperparams)
+        learned, metrics = self.learn(state.agent, self.draw(state, draw_key), hyperparams)
         is_enough = state.update * self.config.num_envs >= self.config.num_trajectories
-        agent = jax.tree.map(lambda new, old: jnp.where(is_enough, new, old), learned, agent)
+        agent = jax.tree.map(lambda new, old: jnp.where(is_enough, new, old), learned, state.agent)
         return state.replace(agent=agent), sums, metrics
 
     def policy(self, state: State) -> PyTree:
@@ -256,4 +244,3 @@ class Disco:
 
 
 DISCO = LearnerEntry(Config, Hyperparams, Disco)
-"""The learner as metaevo knows it."""

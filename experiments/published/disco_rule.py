@@ -1,11 +1,9 @@
 """Disco103, the learned update rule of DiscoRL (Oh et al. 2025), as a function of its weights.
 
-"Discovering state-of-the-art reinforcement learning algorithms", Nature. The rule sees trajectories
-of an agent and returns a target for each of its outputs. It has two parts: an LSTM that runs
-backwards along every trajectory, and another whose memory lasts for the agent's lifetime and
-scales the outputs of the first. Both share their weights between actions, so the rule works for any
-number of actions. The targets of action values are not learned: they are Retrace's (Munos et al.
-2016).
+"Discovering state-of-the-art reinforcement learning algorithms", Nature. An LSTM runs backwards
+along every trajectory, and another, whose memory lasts for the agent's lifetime, scales its
+outputs. Both share their weights between actions, so the rule works for any number of them.
+The targets of action values are not learned: they are Retrace's (Munos et al. 2016).
 
 Axes: `T` steps, `B` trajectories, `A` actions, `Y` the size of the predictions y and z (600).
 """
@@ -97,8 +95,7 @@ def apply(
     seen = jnp.stack([jnp.mean(advantage), jnp.mean(jnp.square(advantage))])
     (center, square), moments = MOMENTS.update(seen, memory.moments)
     scale = jnp.sqrt(jnp.maximum(square - jnp.square(center), 0.0) + 1e-12) + 1e-6
-    policy, target_policy = jax.nn.softmax(agent.logits), jax.nn.softmax(target.logits)
-    behaviour = jax.nn.softmax(steps.logits)
+    policy, target_policy, behaviour = (jax.nn.softmax(x.logits) for x in (agent, target, steps))
     taken = jax.nn.one_hot(steps.action, policy.shape[-1])
 
     def of_taken(x):

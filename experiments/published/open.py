@@ -29,7 +29,6 @@ from purerl.fast.arithmetic import orthogonal
 from purerl.types import Context, MetaParams, PyTree
 
 parameters = metaevo.parts.parameters
-
 DECAYS = np.array([[0.1], [0.5], [0.9], [0.99], [0.999], [0.9999]], np.float32)
 """Of the momenta."""
 STEP = 1e-3
@@ -53,9 +52,8 @@ class Open(metaevo.Part):
     @property
     def mlp(self) -> Any:
         """The network behind it; sorted by their names, all weights have the authors' order."""
-        first, second = nn.Dense(self.hidden_size), nn.Dense(self.hidden_size)
-        norms = nn.LayerNorm(), nn.LayerNorm()
-        return nn.Sequential([first, norms[0], nn.relu, second, norms[1], nn.relu, nn.Dense(3)])
+        hidden: Any = [[nn.Dense(self.hidden_size), nn.LayerNorm(), nn.relu] for _ in range(2)]
+        return nn.Sequential([*hidden[0], *hidden[1], nn.Dense(3)])
 
     def init(self, key: jax.Array) -> MetaParams:
         """Draw weights as flax does."""

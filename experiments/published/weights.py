@@ -15,7 +15,7 @@ def read(path: str | Path, known: Mapping[str, Any], where: str) -> tuple[Any, A
     """Return what is known of a file, by its SHA-256, and its arrays.
 
     Raises:
-        SettingError: if it cannot be read, or is not known, and so not a copy of a file at `where`.
+        SettingError: if it cannot be read, or is no copy of a known file, which are at `where`.
     """
     name = f"weights = {str(path)!r}"
     try:

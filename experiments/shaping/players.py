@@ -109,11 +109,8 @@ def fixed(game: Game, policy: jax.Array, own: jax.Array, other: jax.Array) -> ja
 @stateless
 def shaper(game: Game, weights: Any, own: jax.Array, other: jax.Array) -> jax.Array:
     """Choose the policy that a meta-policy, a network with these weights, returns for both."""
-    x, hidden, out = (
-        jax.nn.sigmoid(jnp.concatenate([own, other])),
-        weights["hidden"],
-        weights["out"],
-    )
+    hidden, out = weights["hidden"], weights["out"]
+    x = jax.nn.sigmoid(jnp.concatenate([own, other]))
     # sums over rows take half the time of small products of matrices
     x = jnp.tanh(jnp.sum(x[:, None] * hidden["kernel"], axis=0) + hidden["bias"])
     return jnp.sum(x[:, None] * out["kernel"], axis=0) + out["bias"]

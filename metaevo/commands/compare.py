@@ -3,10 +3,8 @@
 from pathlib import Path
 
 from metaevo.commands.run_options import Parser
-from metaevo.config import exit_on_config_error
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Compare the runs of a command line, write the page, and return the exit code."""
     parser = Parser("compare")

@@ -1,16 +1,17 @@
 """Command line of `metaevo distill`."""
 
+from pathlib import Path
+
 from metaevo.commands.evaluate import settings_of_run, with_unseen
-from metaevo.commands.run_options import computing, run_argument
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.commands.run_options import computing
+from metaevo.config import ConfigError
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, distill, return the exit code."""
     parser = computing("distill")
     parser.add_argument(
-        "run_dir", nargs="?", type=run_argument, metavar="RUN",
+        "run_dir", nargs="?", type=Path, metavar="RUN",
         help="the run that evolved it; latest: the last run",
     )  # fmt: skip
     text = "results go to RUN/distill/NAME; default: the slot's name"

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from metaevo.commands.run_options import Parser
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import ConfigError
 
 
-@exit_on_config_error()
 def main(argv: Sequence[str]) -> int:
     """Print the list; return 0."""
     parser = Parser("envs")

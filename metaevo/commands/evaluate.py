@@ -13,17 +13,10 @@ from metaevo.commands.run_options import (
     Parser,
     computing,
     parse_settings,
-    run_argument,
     settings_in,
     without_env_params,
 )
-from metaevo.config import (
-    ConfigError,
-    exit_on_config_error,
-    from_dict,
-    load_yaml,
-    to_dict,
-)
+from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
 from metaevo.config.documentation import changed_keys
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
@@ -37,12 +30,11 @@ FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `changed.free`."""
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, compare, return the exit code."""
     parser = computing("evaluate")
     text = "the run that evolved it; latest: the last run"
-    parser.add_argument("--run-dir", type=run_argument, metavar="DIR", help=text)
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help=text)
     text = "results go to DIR/transfer/NAME; default: the environment's name"
     parser.add_argument("--name", help=text)
     parser.add_argument(
@@ -71,17 +63,9 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--unseen: is for parts of a learner; the run has evolved something else")
     else:
         name = _changes(settings, before)
-    if args.comparison != "full":
-        data = to_dict(settings)
-        data["evaluation"] = resized(data["evaluation"], args.comparison)
-        settings = from_dict(type(settings), data)
-    return judge(
-        settings,
-        args.run_dir,
-        args.name or name,
-        only_unseen=args.unseen is not None,
-        dry_run=args.dry_run,
-    )
+    data = to_dict(settings)
+    data["evaluation"] = resized(data["evaluation"], args.comparison)
+    return _judge(from_dict(type(settings), data), args, name)
 
 
 def settings_of_run(
@@ -191,15 +175,15 @@ def _unseen(saved: PlainDict, file: str | None) -> PlainDict:
     return {"unseen": {}} if file is None and not saved.get("tasks") else {}
 
 
-def judge(
-    settings: "EvolutionSettings", run_dir: Path, name: str, *, only_unseen: bool, dry_run: bool
-) -> int:
-    """Repeat the judgement at the end of a run with other settings; return the exit code."""
+def _judge(settings: "EvolutionSettings", args: argparse.Namespace, name: str) -> int:
+    """Repeat the judgement at the end of a run with other settings; return the exit code.
+
+    Its directory has this name, unless the flags have another one.
+    """
     from metaevo.parts.part import LEARNED
     from metaevo.reports.page import Table
-    from metaevo.studies.changed import judge_in
+    from metaevo.studies.changed import judge_in, planned
     from metaevo.studies.conclusion import Result, write_report
-    from metaevo.studies.plans import planned
     from metaevo.studies.study import Study
     from metaevo.tasks.problem import LearnerProblem
 
@@ -207,15 +191,16 @@ def judge(
         raise ConfigError(
             "evaluation.seeds = 0: must be at least 1 for a comparison; set --evaluation.seeds 128"
         )
+    run_dir, only_unseen = args.run_dir, args.unseen is not None
     study = Study(settings.build(run_dir), settings)
     study.check()
     meta_params = _found(study, run_dir)
     learned = {LEARNED: meta_params}
-    if dry_run:
+    if args.dry_run:
         judgements = study.judgements(learned, only_unseen=only_unseen)
         print(Table("Plan", ["", ""], planned(judgements)).text())
         return 0
-    run = RunDirectory(run_dir / "transfer" / name)
+    run = RunDirectory(run_dir / "transfer" / (args.name or name))
 
     def work(check_stop: Callable[[], None]) -> None:
         study.draw(meta_params, run.figures)

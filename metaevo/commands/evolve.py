@@ -1,28 +1,12 @@
 """Command line of `metaevo evolve`: parse flags and settings, and start a run."""
 
 import argparse
-import contextlib
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo.commands.run_options import (
-    FLAGS,
-    add_process_flags,
-    parse_settings,
-    run_parser,
-    start_jax,
-    without_env_params,
-)
-from metaevo.config import (
-    exit_on_config_error,
-    find_preset,
-    from_dict,
-    load_yaml,
-    preset_names,
-    to_dict,
-)
+from metaevo.commands.processes import add_process_flags, multi_process, wanted
+from metaevo.commands.run_options import parse_settings, run_parser, start_jax, without_env_params
+from metaevo.config import find_preset, from_dict, load_yaml, preset_names, to_dict
 from metaevo.config.plain import PlainDict, is_name
 
 DEFAULT = "evolve_value_loss/q_learning"
@@ -48,62 +32,39 @@ SHORT = {
 """Flags that are short for a setting, and their help."""
 
 
-LAUNCHERS = "SLURM_STEP_NODELIST", "OMPI_COMM_WORLD_SIZE"
-"""Environment variables of programs that may start several processes."""
-
-
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
     With several processes, the first one parses and the others receive its settings.
     """
-    several = several_processes(argv)
+    several = wanted(argv)
     parsed = _parse(argv) if several is None else None
     start_jax(several)
     from metaevo.evolution import devices
 
-    with contextlib.ExitStack() as stack:
-        if several is not None:
-            from metaevo.commands.processes import multi_process
-
-            stack.enter_context(multi_process())
+    with multi_process():
         given = parsed or devices.broadcast_from_first(lambda: _parse(argv))
         from metaevo.studies.run import run_evolutions
         from metaevo.studies.settings import settings_class
         from metaevo.studies.study import Study
 
-        data = given["settings"]
-        run_dir = given["run_dir"]
+        data, resume = given["settings"], given["resume"]
+        run_path = Path(given["run_dir"]) if given["run_dir"] else None
         if given["code"]:
             from metaevo.config import code
 
             devices.raise_on_all(lambda: code.use(given["code"], data))
         settings = from_dict(settings_class(data), data)
-        run_path = None if run_dir is None else Path(run_dir)
-        resume = given["resume"]
         problem = devices.raise_on_all(lambda: settings.build(run_path if resume else None))
         study = Study(problem, settings)
         if given["dry_run"]:
-            from metaevo.studies.plans import plan
+            from metaevo.studies.run import plan
 
             table = devices.raise_on_all(lambda: plan(study))
             if devices.is_first():
                 print(table.text())
             return 0
-        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
-
-
-def several_processes(argv: Sequence[str]) -> PlainDict | None:
-    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
-    words = {word.partition("=")[0] for word in argv}
-    flags = {f"--{name}" for name in (*FLAGS, "distributed")}
-    variables = [variable for _, _, variable, _ in FLAGS.values()]
-    if not words & flags and not any(map(os.environ.get, (*variables, *LAUNCHERS))):
-        return None
-    from metaevo.commands.processes import wanted
-
-    return wanted(argv)
+        return run_evolutions(study, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str]) -> PlainDict:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metaevo.commands.run_options import computing, start_jax
-from metaevo.config import ConfigError, code, exit_on_config_error, files
+from metaevo.config import ConfigError, code, files
 
 if TYPE_CHECKING:
     from metaevo.judging.generality.measured import Measured
@@ -21,7 +21,6 @@ NOTE = (
 )
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, measure and print, return the exit code.
 
@@ -66,7 +65,7 @@ def main(argv: list[str]) -> int:
         measured = measurement.run(folder / "tasks", check_stop)
         check_stop()
         measured.scores.save(folder / "scores.npz")
-        files.write_text_atomic(folder / "row.json", measured.line())
+        files.write_atomic(folder / "row.json", measured.line())
         records = measured.table()
         print(Table("", list(records[0]), [list(each.values()) for each in records]).text())
         is_whole = {*measured.tasks, *measured.unable} == {*benchmark().tasks}

@@ -6,10 +6,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from metaevo.commands.run_options import computing, parse_settings, start_jax
-from metaevo.config import ConfigError, PlainDict, code, exit_on_config_error, files, to_dict
+from metaevo.config import ConfigError, PlainDict, code, files, to_dict
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, judge the proposals of standard input, return the exit code."""
     parser = computing("judge")
@@ -33,7 +32,7 @@ def main(argv: list[str]) -> int:
     settings, args = parse_settings(parser, argv, defaults)
     from metaevo.discovery.proposals import Judge
     from metaevo.reports.page import Table
-    from metaevo.studies.plans import planned
+    from metaevo.studies.changed import planned
 
     code.use(args.code)
     state = None if args.dry_run else args.state

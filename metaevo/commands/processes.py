@@ -7,9 +7,28 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from metaevo.commands.run_options import FLAGS, add_process_flags
 from metaevo.config import ConfigError, DiskError, PlainDict
+
+FLAGS: dict[str, tuple[Any, str, str, str]] = {
+    "coordinator": (str, "HOST:PORT", "JAX_COORDINATOR_ADDRESS", "where the first process listens"),
+    "processes": (
+        int, "N", "JAX_NUM_PROCESSES", "how many there are; 1 keeps the tasks of a cluster apart"
+    ),
+    "process": (int, "I", "JAX_PROCESS_ID", "which one this is, from 0"),
+}  # fmt: skip
+"""Type, value, environment variable and meaning of the flags that describe the processes."""
+
+
+def add_process_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of several processes to a script's parser."""
+    group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
+    for name, (kind, value, variable, text) in FLAGS.items():
+        given = os.environ.get(variable) or None
+        group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
+    text = "let JAX find all that out; SLURM and Open MPI need no flag"
+    group.add_argument("--distributed", action="store_true", help=text)
 
 
 def wanted(argv: Sequence[str]) -> PlainDict | None:
@@ -50,14 +69,13 @@ def _tasks() -> int:
 
 @contextlib.contextmanager
 def multi_process() -> Iterator[None]:
-    """End this process at once if it fails, so that the processes waiting for it end too.
+    """End one of several processes at once if it fails, so that those waiting for it end too.
 
     An orderly exit would wait for the others, which notice after JAX's heartbeat (100 s).
     """
     import jax
 
     from metaevo.evolution import devices
-    from metaevo.evolution.hosts import LostError
 
     try:
         yield
@@ -72,6 +90,8 @@ def multi_process() -> Iterator[None]:
     except BaseException as error:
         if not jax.distributed.is_initialized():
             raise
+        from metaevo.evolution.memory import LostError
+
         reason = str(error).strip().partition("\n")[0]
         # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
         lost = isinstance(error, LostError | jax.errors.JaxRuntimeError)

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import functools
-import os
 import re
 import sys
 import warnings
@@ -53,18 +52,6 @@ class Parser(argparse.ArgumentParser):
         return self.parse_args(argv)
 
 
-def run_argument(text: str) -> Path:
-    """Return the directory of a run for argparse, which hides the message of other errors."""
-    if text != "latest":
-        return Path(text)
-    from metaevo.runs.finding import run_path
-
-    try:
-        return run_path(text)
-    except ConfigError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def computing(command: str) -> Parser:
     """Return the parser of a command that trains agents."""
     parser = Parser(command)
@@ -78,23 +65,18 @@ def computing(command: str) -> Parser:
 def run_parser(command: str) -> Parser:
     """Return the parser of a command with a run directory."""
     parser = computing(command)
-    for flag, options in {
-        "--run-dir": {
-            "type": run_argument, "metavar": "DIR",
-            "help": "default: runs/<experiment>/<timestamp>; latest is the newest run",
-        },
-        "--resume": {"action": "store_true", "help": "continue the run in --run-dir"},
-        "--quick": {"action": "store_true", "help": "tiny sizes, to see how it all works"},
-        "--wandb": {
-            "nargs": "?", "const": "offline", "dest": "run.wandb", "metavar": "MODE",
-            "help": "log the run to Weights & Biases: offline (default), online, disabled",
-        },
-        "--mlflow": {
-            "nargs": "?", "const": "local", "dest": "run.mlflow", "metavar": "URI",
-            "help": "log the run to MLflow; without a URI to the database ./mlruns.db",
-        },
-    }.items():  # fmt: skip
-        parser.add_argument(flag, **options)  # type: ignore[arg-type]
+    text = "default: runs/<experiment>/<timestamp>; latest is the newest run"
+    parser.add_argument("--run-dir", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--resume", action="store_true", help="continue the run in --run-dir")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see how it all works")
+    parser.add_argument(
+        "--wandb", nargs="?", const="offline", dest="run.wandb", metavar="MODE",
+        help="log the run to Weights & Biases: offline (default), online, disabled",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mlflow", nargs="?", const="local", dest="run.mlflow", metavar="URI",
+        help="log the run to MLflow; without a URI to the database ./mlruns.db",
+    )  # fmt: skip
     return parser
 
 
@@ -133,6 +115,10 @@ def parse_settings(
     if args.help == "short":
         parser.print_help()
         raise SystemExit(0)
+    if str(getattr(args, "run_dir", "")) == "latest":
+        from metaevo.runs.finding import run_path
+
+        args.run_dir = run_path("latest")
     given, command = _groups(rest), parser.prog.split()[-1]
     short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
     overrides = _parse_overrides({**short, **{name: each for name, each in given.items() if each}})
@@ -280,31 +266,9 @@ def start_jax(several: PlainDict | None = None) -> None:
     from metaevo.evolution import devices
 
     if several is not None:
-        from metaevo.evolution import hosts
+        from metaevo.evolution.hosts import connect
 
-        hosts.connect(**several)
+        connect(**several)
         if not devices.is_first():
             warnings.simplefilter("ignore")  # the first process shows them
     devices.check()
-
-
-# --- Several processes ----------------------------------------------------------------------------
-
-FLAGS: dict[str, tuple[Any, str, str, str]] = {
-    "coordinator": (str, "HOST:PORT", "JAX_COORDINATOR_ADDRESS", "where the first process listens"),
-    "processes": (
-        int, "N", "JAX_NUM_PROCESSES", "how many there are; 1 keeps the tasks of a cluster apart"
-    ),
-    "process": (int, "I", "JAX_PROCESS_ID", "which one this is, from 0"),
-}  # fmt: skip
-"""Type, value, environment variable and meaning of the flags that describe the processes."""
-
-
-def add_process_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of several processes to a script's parser."""
-    group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
-    for name, (kind, value, variable, text) in FLAGS.items():
-        given = os.environ.get(variable) or None
-        group.add_argument(f"--{name}", type=kind, default=given, metavar=value, help=text)
-    text = "let JAX find all that out; SLURM and Open MPI need no flag"
-    group.add_argument("--distributed", action="store_true", help=text)

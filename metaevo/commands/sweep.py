@@ -1,10 +1,9 @@
 """Command line of `metaevo sweep`."""
 
 from metaevo.commands.run_options import parse_settings, run_parser
-from metaevo.config import code, exit_on_config_error
+from metaevo.config import code
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, sweep, and return the exit code."""
     settings, args = parse_settings(run_parser("sweep"), argv)

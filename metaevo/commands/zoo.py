@@ -1,10 +1,9 @@
 """Command line of `metaevo zoo`."""
 
 from metaevo.commands.run_options import Parser
-from metaevo.config import ConfigError, exit_on_config_error, files
+from metaevo.config import ConfigError, files
 
 
-@exit_on_config_error()
 def main(argv: list[str]) -> int:
     """Parse a command line, list the entries or show one, return the exit code."""
     parser = Parser("zoo")

@@ -70,8 +70,8 @@ def draw_scores(result: RunComparison) -> "Figure":
     return figure
 
 
-def save(result: RunComparison, folder: Path) -> Path:
-    """Write the page, one file that embeds the figures, and print its text; return its path.
+def save(result: RunComparison, folder: Path) -> None:
+    """Write the page, one file that embeds the figures, and print its text.
 
     Raises:
         ConfigError: if a file cannot be written.
@@ -87,6 +87,6 @@ def save(result: RunComparison, folder: Path) -> Path:
         scores = plots.save_figure(draw_scores(result), folder / "scores.png")
         sections.append(Image("Groups", scores, kind="wide"))
         sections += [Text("", [f"Note: {note}."]) for note in result.notes]
-        return write_report(path, "Comparison of runs", subtitle, sections, show=True)
+        write_report(path, "Comparison of runs", subtitle, sections)
     except OSError as error:
         raise files.unusable(path, error) from None

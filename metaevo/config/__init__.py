@@ -4,14 +4,11 @@ from metaevo.config.checks import from_dict as from_dict
 from metaevo.config.files import dump_yaml as dump_yaml
 from metaevo.config.files import find_preset as find_preset
 from metaevo.config.files import load_yaml as load_yaml
-from metaevo.config.files import parse_yaml as parse_yaml
 from metaevo.config.files import preset_names as preset_names
 from metaevo.config.plain import ConfigError as ConfigError
-from metaevo.config.plain import DeviceError as DeviceError
 from metaevo.config.plain import DiskError as DiskError
 from metaevo.config.plain import PlainDict as PlainDict
 from metaevo.config.plain import PlainMapping as PlainMapping
-from metaevo.config.plain import exit_on_config_error as exit_on_config_error
 from metaevo.config.plain import failure as failure
 from metaevo.config.plain import flatten as flatten
 from metaevo.config.plain import is_name as is_name

@@ -5,7 +5,6 @@ A reader of a replaced file finds the old content or the new content, complete.
 
 import contextlib
 import errno
-import fcntl
 import json
 import mmap
 import os
@@ -86,22 +85,6 @@ def parse_json(text: str | bytes, where: str) -> Any:
         raise ConfigError(f"{where}: not JSON: {error}") from None
 
 
-def lock(path: Path, *, wait: bool) -> int:
-    """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
-
-    Raises:
-        BlockingIOError: if another process holds the lock and this one does not `wait`.
-        OSError: if the file cannot be opened or locked.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file that takes the place of `path` at the end; its folder is made.
@@ -129,20 +112,15 @@ def remove_temporaries(root: Path) -> None:
             path.unlink()
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file as `replacing` does."""
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write a file as `replacing` does, text as UTF-8."""
     with replacing(path) as file:
-        file.write(content)
-
-
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write a UTF-8 file as `replacing` does."""
-    write_atomic(path, text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json_atomic(path: Path, obj: Any) -> None:
     """Write an indented JSON file as `replacing` does, with `plain` values."""
-    write_text_atomic(path, json.dumps(plain(obj), indent=2, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(plain(obj), indent=2, allow_nan=False) + "\n")
 
 
 def append_line(path: Path, record: PlainDict) -> None:

@@ -1,13 +1,11 @@
 """Errors in one line, and data as YAML and JSON hold it: settings, records of a run, results."""
 
-import contextlib
 import dataclasses
 import difflib
 import os
 import re
-import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 PlainDict = dict[str, Any]
@@ -34,16 +32,6 @@ class ConfigError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(_REPEATED.sub("", " ".join(message.split())))
-
-
-@contextlib.contextmanager
-def exit_on_config_error() -> Iterator[None]:
-    """Print a ConfigError as `error: <message>` and exit with its code; also a decorator."""
-    try:
-        yield
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
 
 
 class DiskError(ConfigError):

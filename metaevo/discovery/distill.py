@@ -1,6 +1,5 @@
 """Distill a learned part into formulas, with the results in RUN/distill: observe, fit, judge."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +23,7 @@ from metaevo.parts.resolve import parts_of
 from metaevo.reports import page
 from metaevo.reports.page import estimate
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.changed import judge_in
-from metaevo.studies.plans import planned
+from metaevo.studies.changed import judge_in, planned
 from metaevo.studies.settings import EvolveSettings
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
@@ -106,9 +104,9 @@ def distill(
             _save(directory, each, before)
         about: PlainDict = {"slot": part.slot, "part": reference_to(part)}
         about |= {"samples": count, "inputs": list(inputs)}
-        names = "name", "length", "error", "text"
         about["front"] = [
-            {**{name: getattr(each, name) for name in names}, **to_dict(each.part)}
+            {"name": each.name, "length": each.part.length, "error": each.error, "text": each.text}
+            | to_dict(each.part)
             for each in front
         ]
         files.write_json_atomic(directory.path / RESULT, about)
@@ -119,16 +117,15 @@ def distill(
             f"A formula is {what}. A length is the number of numbers, names, operators and "
             "functions. error: the share of the variance in trainings that is not explained."
         )
-        found = [_table(chosen if scores else front, scores, note)]
-        found += [tables.contenders(scores)] if scores else []
-        sections: list[page.Section] = [*found]
+        sections: list[page.Section] = [_table(chosen if scores else front, scores, note)]
         if scores is not None:
             path = scores.plot(directory.figures / "scores.png")
-            sections.append(page.Image("", path, "Scores on held-out seeds with 95% intervals."))
+            text = "Scores on held-out seeds with 95% intervals."
+            sections += [tables.contenders(scores), page.Image("", path, text)]
         sections.append(page.folded("Settings", to_dict(settings)))
         title = f"Formulas of {part.slot.replace('_', ' ')} for {settings.learner}"
         subtitle = f"{count:,} samples, inputs: {', '.join(inputs)}"
-        page.write_report(directory.report_path, title, subtitle, sections, show=True)
+        page.write_report(directory.report_path, title, subtitle, sections)
 
     resolved = {"distill": {"evaluations": evaluations, "formulas": formulas}}
     return judge_in(directory, settings, resolved, work)
@@ -159,7 +156,7 @@ def part_to_distill(run_dir: Path, evolved: Parts, slot: str | None) -> Part:
 def _save(directory: RunDirectory, each: Fitted, settings: EvolveSettings) -> None:
     """Save a formula for `metaevo.load` and settings such as `value_loss`."""
     own = RunDirectory(directory.path / each.name.replace(" ", "_"))
-    os.makedirs(own.path, exist_ok=True)
+    files.make_folder(own.path)
     parts, meta_params = Parts({each.part.slot: each.part}), each.part.init(jax.random.key(0))
     records.write(own, parts, meta_params, 0, {"task": to_dict(settings.task)})
 
@@ -189,7 +186,7 @@ def _table(formulas: list[Fitted], scores: Scores | None, note: str) -> page.Tab
     if scores is not None:
         columns[2:2] = [f"difference from {LEARNED}", "verdict"]
     for each in formulas:
-        row: list[object] = [each.length, each.error, each.text]
+        row: list[object] = [each.part.length, each.error, each.text]
         if scores is not None:
             change, verdict = scores.difference(each.name, LEARNED), scores.verdict(each.name)
             row[2:2] = [estimate(change, sign=True), verdict.word]

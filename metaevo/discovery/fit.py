@@ -41,14 +41,9 @@ class Fitted(NamedTuple):
     """the fraction of the target's variance that it does not explain"""
 
     @property
-    def length(self) -> int:
-        """Number of numbers, names, operators and functions."""
-        return self.part.length
-
-    @property
     def name(self) -> str:
         """Its name among the contenders of a judgement."""
-        return f"formula of {self.length}"
+        return f"formula of {self.part.length}"
 
     @property
     def text(self) -> str:
@@ -144,7 +139,7 @@ def _sums(inputs: Samples, wanted: np.ndarray, *, seed: int, evaluations: int) -
 def front(formulas: Iterable[Fitted]) -> list[Fitted]:
     """Return the formulas with no equally good formula of at most their length, shortest first."""
     found: list[Fitted] = []
-    for each in sorted(formulas, key=lambda each: (each.length, each.error)):
+    for each in sorted(formulas, key=lambda each: (each.part.length, each.error)):
         best = found[-1].error if found else np.inf
         if np.isfinite(each.error) and not each.error >= (1 - GAIN) * best - 1e-9:
             found.append(each)

@@ -8,6 +8,7 @@ GPUs and TPUs, JAX's own devices are used.
 """
 
 import hashlib
+import json
 import os
 import platform
 from collections.abc import Callable, Set
@@ -194,10 +195,7 @@ def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
 
     def copy(leaf):
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
-        if placement.is_fully_addressable:
-            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), placement)
-        # Each process places its own copies; no process can reach all devices.
-        shape = (count, *leaf.shape)
+        shape = (count, *leaf.shape)  # of several processes, each places its own copies
         return jax.make_array_from_callback(shape, placement, lambda _: leaf[None])
 
     return jax.tree.map(copy, tree)
@@ -262,8 +260,7 @@ def check_memory(what: str, needed: int) -> None:
     present = memory_bytes()
     if present is not None and needed > present:
         raise ConfigError(
-            f"{what} would take {needed / 2**30:,.1f} GiB of memory at least; "
-            f"there are {present / 2**30:,.1f}"
+            f"{what} would take {as_text(needed)} of memory at least; there are {as_text(present)}"
         )
 
 
@@ -305,9 +302,14 @@ def gather(message: Any) -> list[Any]:
     """Gather a JSON-serialisable message from every process, in process order."""
     if not jax.distributed.is_initialized():
         return [message]
-    from metaevo.evolution import hosts
+    from jax.experimental.multihost_utils import process_allgather
 
-    return hosts.gather(message)
+    data = np.frombuffer(json.dumps(message).encode(), np.uint8)
+    sizes = process_allgather(np.int32(data.size))
+    padded = np.zeros(1 << int(sizes.max()).bit_length(), np.uint8)  # few sizes compile
+    padded[: data.size] = data
+    rows = process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
 def agree(value: T) -> T:
@@ -325,9 +327,16 @@ def share(tree: PyTree) -> PyTree:
     """Broadcast the first process's tree of NumPy arrays to all processes, bit for bit."""
     if not jax.distributed.is_initialized():
         return tree
-    from metaevo.evolution import hosts
+    from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return hosts.share(tree)
+    leaves, structure = jax.tree.flatten(tree)
+    data = b"".join(np.asarray(leaf).tobytes() for leaf in leaves)
+    received = broadcast_one_to_all(np.frombuffer(data, np.uint8)).tobytes()
+    start, copies = 0, []
+    for leaf in leaves:
+        copies.append(np.frombuffer(received, leaf.dtype, leaf.size, start).reshape(leaf.shape))
+        start += leaf.nbytes
+    return jax.tree.unflatten(structure, copies)
 
 
 def raise_on_all(f: Callable[[], T]) -> T:

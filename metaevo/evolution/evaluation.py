@@ -13,8 +13,8 @@ from metaevo.evolution.problem import (
     Evaluation,
     MetaParams,
     MetaProblem,
+    check_like,
     check_problem,
-    check_shapes,
     task_key,
 )
 from metaevo.evolution.rows import RowMap, choose_chunk_size
@@ -79,7 +79,7 @@ def evaluate(
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     leaves = jax.tree.leaves(candidates)
     front = np.shape(leaves[0])[:1] if leaves else ()
-    check_shapes(shapes, candidates, "candidates", front)
+    check_like(shapes, candidates, "candidates", front)
     count = front[0] if front else 0
     if not count:
         raise ConfigError("candidates: must be arrays with an axis of candidates in front")
@@ -128,12 +128,9 @@ def _program(problem: MetaProblem) -> RowMap:
 
 def check_evaluation(problem: MetaProblem) -> list[str]:
     """Trace `evaluate`, and return the names of its metrics."""
-
-    def evaluate(key):
-        task = problem.draw_task(task_key(key), 0)
-        return problem.evaluate(key, problem.init(key), task)
-
-    found: Any = jax.eval_shape(evaluate, jax.random.key(0))
+    found: Any = jax.eval_shape(
+        lambda key: evaluate_alone(problem, key, problem.init(key)), jax.random.key(0)
+    )
     if not isinstance(found, Evaluation):
         kind = type(found).__name__ if jax.tree.leaves(found) != [found] else "one array"
         raise ConfigError(

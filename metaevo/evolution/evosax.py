@@ -48,13 +48,8 @@ OWN_SHAPING = {"DES", "SimpleES"}
 """Algorithms that take the square root of their weights, which other shaping makes negative."""
 
 
-class StrategyConfig(Strategy):
-    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
-
-    Examples:
-        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
-        >>> found = metaevo.evolve(problem, strategy=strategy)
-    """
+class CommonSettings(Strategy):
+    """Settings of evosax's algorithms, and of `low_rank_es`."""
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there, low_rank_es, genetic_programming, or a strategy of your
@@ -75,6 +70,16 @@ class StrategyConfig(Strategy):
     """learning_rate does not decay below this"""
     fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
     """auto is the algorithm's own"""
+
+
+class StrategyConfig(CommonSettings):
+    """The section `strategy`: an algorithm of evosax, or by its name any other strategy.
+
+    Examples:
+        >>> strategy = metaevo.StrategyConfig(algorithm="SNES", population_size=8)
+        >>> found = metaevo.evolve(problem, strategy=strategy)
+    """
+
     settings: dict[str, bool | int | float] = dataclasses.field(default_factory=dict)
     """more settings of the algorithm's constructor or parameters, by their names there"""
     core: ClassVar[Any] = None

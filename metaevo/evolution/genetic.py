@@ -57,6 +57,8 @@ MEMORY = 4096
 """Least number of trained programs that are remembered by their behaviour."""
 POOL = 2048
 """Least number of random programs, of which generation 0 and new subtrees are taken."""
+TOLERANCE = 1e-5
+"""Relative rounding error of a program's outputs."""
 SPREAD = 1.0
 """Powers of ten by which the size of perturbations is varied in both directions."""
 
@@ -155,8 +157,7 @@ class GeneticProgramming(Strategy):
         outputs = jax.vmap(self._problem.fingerprint)(made)
         known = jax.vmap(self._problem.fingerprint)(state.programs)
         is_new = self._first_of_kind(jnp.concatenate([state.seen, known, outputs]))[-len(keys) :]
-        is_valid = self._problem.is_valid(outputs)
-        rank = jnp.where(is_valid, jnp.where(is_new, 0, 1), 2)
+        rank = jnp.where(is_useful(outputs), jnp.where(is_new, 0, 1), 2)
         chosen = jnp.argsort(rank, stable=True)[:wanted]
         newcomers = _at(made, chosen)
         places = (state.trained + jnp.arange(wanted)) % len(state.seen)
@@ -213,8 +214,7 @@ class GeneticProgramming(Strategy):
         weights = np.random.default_rng(0).normal(size=outputs.shape[1]).astype(np.float32)
         order = jnp.argsort(jnp.sum(weights * jnp.arcsinh(outputs), axis=1))
         ordered = outputs[order]
-        is_same = self._problem.is_same(ordered[1:], ordered[:-1])
-        kind = jnp.append(0, jnp.cumsum(~is_same))
+        kind = jnp.append(0, jnp.cumsum(~is_same(ordered[1:], ordered[:-1])))
         first = jnp.full(count, count).at[kind].min(order)
         return jnp.zeros(count, bool).at[order].set(first[kind] == order)
 
@@ -270,6 +270,22 @@ class GeneticProgramming(Strategy):
             }
             for size, row in sorted(rows.items())
         ]
+
+
+def is_useful(outputs: jax.Array) -> jax.Array:
+    """Return whether outputs [..., N] are finite and not all zero, so an agent can learn, [...]."""
+    return jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0.0, -1)
+
+
+def is_same(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return whether outputs [..., N] are equal except for rounding, [...].
+
+    The tolerance is relative to each output, or to the median size of the outputs if that is
+    larger, since the difference of two large numbers has their rounding.
+    """
+    sizes = jnp.maximum(jnp.abs(first), jnp.abs(second))
+    scale = jnp.maximum(sizes, jnp.median(sizes, axis=-1, keepdims=True))
+    return jnp.all(jnp.abs(first - second) <= TOLERANCE * scale, -1)
 
 
 def score_of(state: State) -> jax.Array:

@@ -33,9 +33,6 @@ from metaevo.evolution.problem import (
 from metaevo.evolution.rows import Layout, choose_chunk_size, map_rows
 from metaevo.evolution.strategy import Strategy, across_tasks, with_worst_for_failed
 
-MIDDLE = (0.1, 0.9)
-"""Quantiles of the candidates' fitness that are logged."""
-
 
 @dataclass(frozen=True)
 class EvolutionConfig:
@@ -105,25 +102,16 @@ class Evolution:
         >>> first = next(evolution.blocks(evolution.start(seed=0)))
     """
 
-    def __init__(
-        self,
-        problem: MetaProblem,
-        strategy: Strategy,
-        config: EvolutionConfig,
-        *,
-        chunk_size: int | None = None,
-    ):
-        """Choose the size of chunks, by default that of `config`; compiles on the first block."""
+    def __init__(self, problem: MetaProblem, strategy: Strategy, config: EvolutionConfig):
+        """Choose the size of chunks unless `config` names it; compiles on the first block."""
         self.problem, self.strategy, self.config = problem, strategy, config
         self.population_size = strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         rows = self.population_size * config.seeds_per_candidate
-        given = config.chunk_size if chunk_size is None else chunk_size
-        self.chunk_size = (
-            min(given, -(-rows // self.num_devices))
-            if given
-            else choose_chunk_size(rows, problem.working_set_bytes, self.num_devices)
-        )
+        self._share = -(-rows // self.num_devices)
+        size = config.chunk_size
+        size = size or choose_chunk_size(rows, problem.working_set_bytes, self.num_devices)
+        self.chunk_size = min(size, self._share)
         self.bytes_needed: int | None = None
         """memory of the compiled block on a device, by XLA's analysis"""
         self._program: Any = None
@@ -214,9 +202,7 @@ class Evolution:
                 memory.check_out_of_memory(error)
                 size = self.chunk_size
                 if jax.process_count() > 1:
-                    from metaevo.evolution.hosts import LostError
-
-                    raise LostError(
+                    raise memory.LostError(
                         f"out of memory with {size} agents at once: continue with --resume "
                         f"--evolution.chunk_size {max(1, size // 2)}"
                     ) from None
@@ -254,7 +240,7 @@ class Evolution:
 
     def use_chunks_of(self, chunk_size: int) -> None:
         """Train so many agents at once on a device from now on, which compiles again."""
-        if chunk_size != self.chunk_size:
+        if (chunk_size := min(chunk_size, self._share)) != self.chunk_size:
             self.chunk_size, self._program = chunk_size, None
 
     def result(self, state: State) -> MetaParams:
@@ -389,7 +375,7 @@ class Evolution:
 def _summary(scores: jax.Array) -> dict[str, jax.Array]:
     """Return metrics of the candidates' fitness [candidates], not finite where one failed."""
     finite = jnp.isfinite(scores)
-    low, high = jnp.nanquantile(jnp.where(finite, scores, jnp.nan), jnp.array(MIDDLE))
+    low, high = jnp.nanquantile(jnp.where(finite, scores, jnp.nan), jnp.array([0.1, 0.9]))
     mean = jnp.mean(scores, where=finite)
     return {
         "fitness_mean": mean,

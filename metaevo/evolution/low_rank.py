@@ -18,14 +18,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Gt, Interval
+from annotated_types import Gt
 from evosax.core import fitness_shaping
 from flax import struct
 
 from metaevo.config import ConfigError
-from metaevo.evolution.evosax import LOW_RANK, decay
+from metaevo.evolution.evosax import LOW_RANK, CommonSettings, decay
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem
-from metaevo.evolution.strategy import Strategy
 from purerl.types import PyTree
 
 SAVING = 4
@@ -60,27 +59,14 @@ class Cloud(NamedTuple):
     """[] standard deviation of the perturbations"""
 
 
-class LowRankES(Strategy):
+class LowRankES(CommonSettings):
     """Open_ES with perturbations of low rank, see the top of this file."""
 
     has_mean: ClassVar[bool] = True
 
-    sigma: Annotated[float, Gt(0)] = 0.1
-    """standard deviation of the perturbations at generation 0"""
-    sigma_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on sigma a generation"""
-    sigma_limit: Annotated[float, Gt(0)] = 1e-3
-    """sigma does not decay below this"""
+    algorithm: str = LOW_RANK
     optimizer: Literal["auto", "adam", "sgd", "rmsprop"] = "auto"
     """of the mean; auto is adam"""
-    learning_rate: Annotated[float, Gt(0)] = 0.05
-    """of the mean"""
-    learning_rate_decay: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    """factor on learning_rate a generation"""
-    learning_rate_limit: Annotated[float, Gt(0)] = 1e-4
-    """learning_rate does not decay below this"""
-    fitness_shaping: Literal["auto", "centered_rank", "standardize", "identity"] = "auto"
-    """auto is centered_rank"""
     rank: Annotated[int, Gt(0)] = 1
     """of the perturbations of matrices; 1 in the paper's experiments"""
 

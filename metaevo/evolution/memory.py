@@ -9,6 +9,10 @@ from metaevo.config import ConfigError
 from metaevo.evolution.devices import as_text
 
 
+class LostError(Exception):
+    """This process cannot go on while the others wait for it; the message is a single line."""
+
+
 def check_out_of_memory(error: jax.errors.JaxRuntimeError) -> None:
     """Raise an error again unless memory ran out on a device."""
     if "RESOURCE_EXHAUSTED" not in str(error):

@@ -45,10 +45,6 @@ class Programs(NamedTuple):
     """largest number of levels of a program"""
     fingerprint: Callable[[MetaParams], jax.Array]
     """outputs on fixed inputs, [points]"""
-    is_valid: Callable[[jax.Array], jax.Array]
-    """whether outputs [..., points] are worth training, [...]"""
-    is_same: Callable[[jax.Array, jax.Array], jax.Array]
-    """whether outputs [..., points] are equal but for rounding, [...]"""
     text: Callable[[PlainMapping], str]
     """the programs as expressions"""
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, failure, show
 from purerl.types import PyTree
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def check_problem(problem: object, name: str) -> None:
 
 def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) -> None:
     """Raise `ConfigError`, with the `name` of the argument, unless its shapes are the problem's."""
-    check_shapes(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
+    check_like(jax.eval_shape(problem.init, jax.random.key(0)), meta_params, name)
 
 
 def outline(tree: PyTree) -> Any:
@@ -190,17 +190,28 @@ def outline(tree: PyTree) -> Any:
     return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", tree)
 
 
-def check_shapes(shapes: PyTree, tree: PyTree, name: str, front: tuple[int, ...] = ()) -> None:
-    """Raise unless the leaves of a tree have these shapes after the axes in front."""
-    wanted: Any = jax.tree.structure(shapes)
-    given: Any = jax.tree.structure(tree)
-    if wanted != given:
-        raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
-    paths, leaves = jax.tree_util.tree_leaves_with_path(shapes), jax.tree.leaves(tree)
-    for (path, like), leaf in zip(paths, leaves, strict=True):
-        if np.shape(leaf) != (*front, *like.shape):
-            place = f"{name}{jax.tree_util.keystr(path)}"
-            raise ConfigError(f"{place}: shape {np.shape(leaf)}: must be {(*front, *like.shape)}")
+def check_like(wanted: PyTree, found: PyTree, what: str, front: tuple[int, ...] = ()) -> None:
+    """Raise `ConfigError` unless a tree has the structure, shapes and kinds of numbers of another.
+
+    Its leaves have the axes in front, too.
+    """
+    try:
+        found = jax.eval_shape(lambda tree: tree, found)
+    except TypeError as error:
+        raise failure(f"{what} = {show(found)}: must be a tree of arrays", error) from None
+    structures: Any = jax.tree.structure(found), jax.tree.structure(wanted)
+    if structures[0] != structures[1]:
+        raise ConfigError(f"{what} is {show(outline(found))}: must be {show(outline(wanted))}")
+    paths = jax.tree_util.tree_leaves_with_path(wanted)
+    for (path, like), leaf in zip(paths, jax.tree.leaves(found), strict=True):
+        kinds = jax.dtypes.prng_key, jnp.floating, jnp.integer, jnp.bool_
+        same = all(
+            jnp.issubdtype(leaf.dtype, kind) == jnp.issubdtype(like.dtype, kind) for kind in kinds
+        )
+        if leaf.shape != (*front, *like.shape) or not same:
+            expected = f"{like.dtype}{[*front, *like.shape]}"
+            place = f"{what}{jax.tree_util.keystr(path)}"
+            raise ConfigError(f"{place} is {outline(leaf)}: must be {expected}")
 
 
 class Purpose(enum.IntEnum):

@@ -36,17 +36,12 @@ FITNESS_LIMIT = 1e15
 """Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 
 
+@dataclasses.dataclass(frozen=True)
 class _Static:
     """Values of fields that are compiled in; equal if they print alike."""
 
-    def __init__(self, values: tuple[Any, ...]):
-        self.values = values
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Static) and repr(self.values) == repr(other.values)
-
-    def __hash__(self) -> int:
-        return hash(repr(self.values))
+    values: tuple[Any, ...] = dataclasses.field(compare=False)
+    text: str
 
 
 @dataclass_transform(frozen_default=True)
@@ -160,7 +155,8 @@ def _register(cls: type[Strategy]) -> None:
 
     def flatten(strategy: Strategy) -> tuple[Any, _Static]:
         children = [(jax.tree_util.GetAttrKey(name), getattr(strategy, name)) for name in traced]
-        return children, _Static(tuple(getattr(strategy, name) for name in static))
+        values = tuple(getattr(strategy, name) for name in static)
+        return children, _Static(values, repr(values))
 
     def unflatten(aux: _Static, children: Any) -> Strategy:
         strategy = object.__new__(cls)
@@ -263,9 +259,7 @@ def across_tasks(kind: str, scores: jax.Array) -> jax.Array:
     failed = ~jnp.all(jnp.isfinite(scores), axis=0)
     if kind == "rank":
         scores = jnp.where(jnp.isfinite(scores), scores, -jnp.inf)
-        below = jnp.sum(scores[:, None, :] < scores[:, :, None], axis=2)
-        level = jnp.sum(scores[:, None, :] == scores[:, :, None], axis=2) - 1
-        scores = (below + 0.5 * level) / (scores.shape[1] - 1)
+        scores = (jax.scipy.stats.rankdata(scores, axis=1) - 1.0) / (scores.shape[1] - 1)
     return jnp.where(failed, jnp.nan, jnp.mean(scores, axis=0))
 
 

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Interval
@@ -31,9 +31,6 @@ class Budget:
     Examples:
         >>> metaevo.Budget(settings=64, seeds=256).agents
         2816
-
-    Raises:
-        ValueError: a number is too small; the message names it.
     """
 
     settings: Annotated[int, Interval(ge=0, le=MOST)] = 256
@@ -44,15 +41,8 @@ class Budget:
     """the best settings and the untuned one, which train on all other seeds"""
     selection_seeds: Annotated[int, Interval(ge=1, le=MOST)] = 64
     """seeds that choose among the finalists"""
-    seeds: int = 128
+    seeds: Annotated[int, Interval(ge=1, le=MOST)] = 128
     """held-out seeds of every finalist"""
-    _lowest: ClassVar[Mapping[str, int]] = {"settings": 0, "finalists": 2}  # if not 1
-
-    def __post_init__(self) -> None:
-        for field in fields(Budget):
-            value, low = getattr(self, field.name), self._lowest.get(field.name, 1)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ValueError(f"{field.name} = {value!r}: must be an integer of at least {low}")
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -127,15 +117,13 @@ def _values(entry: Entry, fractions: FloatArray) -> FloatArray:
     if isinstance(entry, CategoricalDistribution):
         values = np.array(entry.choices, dtype=np.float64)
         return values[(fractions * len(values)).astype(int)]
-    low, high = float(entry.low), float(entry.high)
-    if isinstance(entry, FloatDistribution):
-        return _between(low, high, fractions, entry.log)
-    half = entry.step / 2  # equal shares for all integers
-    found = _between(low - half, high + half, fractions, entry.log)
-    return np.clip(low + entry.step * np.floor((found - low) / entry.step + 0.5), low, high)
-
-
-def _between(low: float, high: float, fractions: FloatArray, is_log: bool) -> FloatArray:
-    if is_log:
-        return np.exp(np.log(low) + fractions * np.log(high / low))
-    return low + fractions * (high - low)
+    step = 0 if isinstance(entry, FloatDistribution) else entry.step
+    low, high = entry.low - step / 2, entry.high + step / 2  # equal shares for all integers
+    if entry.log:
+        found = np.exp(np.log(low) + fractions * np.log(high / low))
+    else:
+        found = low + fractions * (high - low)
+    if not step:
+        return found
+    whole = entry.low + step * np.floor((found - entry.low) / step + 0.5)
+    return np.clip(whole, entry.low, entry.high)

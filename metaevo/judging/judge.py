@@ -17,16 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.evolution.problem import (
     Contender,
-    MetaProblem,
     Purpose,
     check_candidate,
     frames_of_tasks,
@@ -40,6 +39,9 @@ from metaevo.statistics import fill_missing
 from metaevo.tasks.fitness import Windows, mean_returns
 from metaevo.tasks.problem import LearnerProblem, digest
 from metaevo.tasks.trainings import Trained, Trainings
+
+if TYPE_CHECKING:
+    from metaevo.studies.api import Found
 
 _populations: "WeakKeyDictionary[LearnerProblem, dict[Any, Trainings]]" = WeakKeyDictionary()
 """Compiled trainings of problems, by what is static about a task."""
@@ -82,7 +84,9 @@ class Judgement:
         self.tasks = list(first.tasks)
         tuned = [dict(space) | dict(each.ranges) if space else {} for each in self.contenders]
         self.hyperparams = tuple(dict.fromkeys(name for ranges in tuned for name in ranges))
-        self._lengths = _lengths(first)
+        bound = [] if self._learner is None else self._learner.bound
+        self._lengths = [one.frames() for one in bound] or frames_of_tasks(first)
+        """[tasks] environment steps of an agent, at the full length"""
         several = self._learner is not None and len(self.tasks) > 1
         self._is_scaled = several and any(not each.group for each in self.contenders)
         self.total = len(self.tasks) * (len(self.contenders) + self._is_scaled)
@@ -283,13 +287,6 @@ class Judgement:
         return known[key]
 
 
-def _lengths(problem: MetaProblem) -> list[int]:
-    """Return the environment steps of an agent on each task, at the full length."""
-    if not isinstance(problem, LearnerProblem):
-        return frames_of_tasks(problem)
-    return [one.frames() for one in problem.bound]
-
-
 def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
     if not contenders:
         raise ConfigError("contenders: must have at least one")
@@ -306,6 +303,43 @@ def _check(contenders: Sequence[Contender], *, is_tuned: bool) -> None:
                 f"{names[0]} on {', '.join(first.tasks)}: must be the same"
             )
         check_candidate(each.problem, each.meta_params, f"contenders: {each.name}")
+
+
+def judge(
+    contenders: Sequence["Contender | Found"],
+    budget: Budget | None = None,
+    *,
+    space: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    path: str | os.PathLike | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Tune contenders on equal budgets, and compare them on fresh seeds.
+
+    Args:
+        contenders: what to compare, such as what was evolved and `problem.contenders()`.
+        budget: settings and seeds of each contender on each task.
+        space: hyperparameters to tune, each with a list of values or a range; by default none.
+        seed: of all randomness; the seeds of evolution, validation, tuning and comparison differ.
+        path: an .npz file to keep what is done, so that an interrupted judgement goes on.
+        progress: called with the environment steps just done; by default a progress bar.
+
+    Raises:
+        ConfigError: before compilation, for invalid contenders, numbers or ranges.
+
+    Examples:
+        >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
+        >>> rivals = [found, *problem.contenders()]
+        >>> scores = metaevo.judge(rivals, metaevo.Budget(settings=64), space=space)
+        >>> print(scores.verdict())
+    """
+    entered = [one if isinstance(one, Contender) else one.contender() for one in contenders]
+    checked = from_dict(Budget, to_dict(budget or Budget()))
+    judgement = Judgement(entered, checked, space=space, seed=seed)
+    file = None if path is None else Path(path)
+    if file is not None and file.exists():
+        judgement.restore(file)
+    return run(judgement, file, progress=progress)
 
 
 def run(

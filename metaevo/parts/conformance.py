@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, failure, show
-from metaevo.evolution.problem import outline
+from metaevo.evolution.problem import check_like
 from purerl import acting
 from purerl.parts.own_task import OwnTask
 from purerl.types import EpisodeSums, Learner, LearnerEntry, PyTree, Slot
@@ -77,21 +77,17 @@ def check_results(
         except Exception as error:
             raise failure(f"{where}.{method} fails", error) from error
 
-    def returns(method: str, what: str, found: Any, wanted: Any) -> None:
-        if difference := _difference(what, found, wanted):
-            raise ConfigError(f"{where}.{method}: {difference}")
-
     number: Any = jax.ShapeDtypeStruct((), jnp.float32)
     state = traced("init", learner.init, key, *settings)
     found = traced("update", learner.update, state, *settings)
     if not (isinstance(found, tuple) and len(found) == 3):
         raise ConfigError(f"{where}.update: must return a state, EpisodeSums and a dict of metrics")
     after, sums, metrics = found
-    returns("update", "state", after, state)
-    returns("update", "sums", sums, EpisodeSums(*[number] * 5))
+    check_like(state, after, f"{where}.update: state")
+    check_like(EpisodeSums(*[number] * 5), sums, f"{where}.update: sums")
     if not isinstance(metrics, dict):
         raise ConfigError(f"{where}.update: metrics are {type(metrics).__name__}: must be a dict")
-    returns("update", "metrics", metrics, dict.fromkeys(metrics, number))
+    check_like(dict.fromkeys(metrics, number), metrics, f"{where}.update: metrics")
     policy, memory = traced("policy", learner.policy, state), acting.begin(learner)
     obs, _ = jax.eval_shape(learner.env.reset, key, env_params)
     wanted = jax.eval_shape(learner.env.action_space(env_params).sample, key)
@@ -103,8 +99,8 @@ def check_results(
             )
 
         action, remembered = traced("action_distribution", act, policy, memory, obs)
-        returns("action_distribution", "action", action, wanted)
-        returns("action_distribution", "memory", remembered, memory)
+        check_like(wanted, action, f"{where}.action_distribution: action")
+        check_like(memory, remembered, f"{where}.action_distribution: memory")
     if entry.slot("value_loss") is not None:
         if not hasattr(_inner(learner), "value_targets"):
             raise ConfigError(f"{where} has the slot value_loss, but no method value_targets")
@@ -139,20 +135,3 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
 def _inner(learner: Any) -> Any:
     """Return the learner in a distribution of tasks, or any other one as it is."""
     return learner.learner if isinstance(learner, OwnTask) else learner
-
-
-def _difference(what: str, found: PyTree, wanted: PyTree) -> str:
-    """Return how a tree differs from the wanted one, in structure, shapes or kinds of numbers."""
-    structures: Any = jax.tree.structure(found), jax.tree.structure(wanted)
-    if structures[0] != structures[1]:
-        return f"{what} is {show(outline(found))}: must be {show(outline(wanted))}"
-    paths = jax.tree_util.tree_leaves_with_path(wanted)
-    for (path, like), leaf in zip(paths, jax.tree.leaves(found), strict=True):
-        of_kind = jax.dtypes.prng_key, jnp.floating, jnp.integer, jnp.bool_
-        same = all(
-            jnp.issubdtype(leaf.dtype, each) == jnp.issubdtype(like.dtype, each) for each in of_kind
-        )
-        if leaf.shape != like.shape or not same:
-            place = f"{what}{jax.tree_util.keystr(path)}"
-            return f"{place} is {outline(leaf)}: must be {outline(like)}"
-    return ""

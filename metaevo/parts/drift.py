@@ -54,10 +54,8 @@ class Drift(Part):
             unused = jnp.zeros((2 * INPUTS, self.hidden_size))
             return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
         hidden_key, output_key = jax.random.split(key)
-        num_inputs, init_kernel = (
-            INPUTS * (1 + 2 * self.temporal),
-            jax.nn.initializers.lecun_normal(),
-        )
+        num_inputs = INPUTS * (1 + 2 * self.temporal)
+        init_kernel = jax.nn.initializers.lecun_normal()
         meta_params = {
             "hidden": init_kernel(hidden_key, (num_inputs, self.hidden_size)),
             "output": init_kernel(output_key, (self.hidden_size, 1))[:, 0],

@@ -98,16 +98,13 @@ def rows_of(
 
     node = jnp.sum(ends <= jnp.arange(len(codes))[:, None], axis=1)
     node = jnp.minimum(node, len(codes) - 1)
-    operands = postfix.operands(codes)[node, : _most_operands(operations)].T
+    most = max((postfix.OPERATIONS[name] for name in operations), default=1)
+    operands = postfix.operands(codes)[node, :most].T
     rows = Rows(jnp.asarray(numbers)[codes[node]], place[operands], constants[operands])
     is_program = jnp.all(known | ~is_operation) & postfix.is_valid(codes, inputs)
     last = jnp.maximum(postfix.length(codes) - 1, 0)
     value = jnp.where(is_program, place[last], -1), jnp.where(is_program, constants[last], jnp.nan)
     return rows, jnp.where(is_program, ends[-1], 0), value
-
-
-def _most_operands(operations: tuple[str, ...]) -> int:
-    return max((postfix.OPERATIONS[name] for name in operations), default=1)
 
 
 @functools.cache

@@ -4,9 +4,9 @@ A `Language` has the inputs that a formula in a slot may name, makes the slot's 
 function of these inputs, and draws inputs as they occur in training. A new slot needs one entry of
 LANGUAGES; a slot of scalars has one without an entry.
 
-What programs compute on these inputs rejects useless ones (`is_valid`) and finds duplicates
-(`is_same`): the slope of a loss, the step of an optimizer, the factor of a schedule, the advantage
-of a step, the value of another function of scalars.
+What programs compute on these inputs tells useless ones and duplicates: the slope of a loss, the
+step of an optimizer, the factor of a schedule, the advantage of a step, the value of another
+function of scalars.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 POINTS = 64
 """Of the inputs on which programs are compared."""
-TOLERANCE = 1e-5
 Function = Callable[..., Any]
 View = Callable[[jax.Array, dict[str, Any]], dict[str, Any]]
 """From a slot's first argument, and the others by name, to inputs by name."""
@@ -83,22 +82,6 @@ class Language(NamedTuple):
             return jax.grad(lambda x: loss(meta_params, context, x, *others))(argument)
 
         return jax.vmap(slope)(*(inputs[name] for name in (*TIMES, *self.arguments)))
-
-
-def is_valid(outputs: jax.Array) -> jax.Array:
-    """Return whether outputs [..., N] are finite and not all zero, so an agent can learn, [...]."""
-    return jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0.0, -1)
-
-
-def is_same(first: jax.Array, second: jax.Array) -> jax.Array:
-    """Return whether outputs [..., N] are equal except for rounding, [...].
-
-    The tolerance is relative to each output, or to the median size of the outputs if that is
-    larger, since the difference of two large numbers has their rounding.
-    """
-    sizes = jnp.maximum(jnp.abs(first), jnp.abs(second))
-    scale = jnp.maximum(sizes, jnp.median(sizes, axis=-1, keepdims=True))
-    return jnp.all(jnp.abs(first - second) <= TOLERANCE * scale, -1)
 
 
 # --- Functions of scalars -----------------------------------------------------------------------

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import failure
 from purerl.types import Context, MetaParams, PyTree, Slot
 
 if TYPE_CHECKING:
@@ -188,15 +187,3 @@ def time_inputs(context: Context) -> jax.Array:
 def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a slot function that takes its meta-parameters from a dict."""
     return lambda meta_params, *arguments: function(meta_params[key], *arguments)
-
-
-def check(where: str, part: Part) -> MetaParams:
-    """Trace a part's `init`, and return the shapes of its meta-parameters.
-
-    Raises:
-        ConfigError: naming `where`, the setting with the part, if it raises.
-    """
-    try:
-        return jax.eval_shape(part.init, jax.random.key(0))
-    except Exception as error:
-        raise failure(f"{where}: init(key) fails", error) from error

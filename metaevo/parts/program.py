@@ -20,16 +20,13 @@ from annotated_types import Interval
 from metaevo.config import PlainMapping, show
 from metaevo.evolution import postfix, variation
 from metaevo.evolution.evosax import GENETIC_PROGRAMMING, StrategyConfig
-from metaevo.evolution.postfix import Programs
-from metaevo.parts import formula, interpreter, languages
+from metaevo.evolution.postfix import OPERATIONS, Programs
+from metaevo.parts import formula, interpreter
 from metaevo.parts.expressions import compiled, parse, program_text
 from metaevo.parts.languages import LANGUAGES, Rule, Written, joined
 from purerl.types import PyTree
 
-Operation = Literal[
-    "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate", "abs",
-    "sign", "square", "tanh", "exp", "log1p", "sqrt", "power"
-]  # fmt: skip
+Operation = Literal[*OPERATIONS]  # type: ignore[valid-type]
 _height = jax.jit(postfix.height)
 
 
@@ -51,10 +48,7 @@ class Program(Written):
     strategy: ClassVar[type[StrategyConfig]] = Strategy
     inputs: tuple[str, ...] = ()
     """inputs of the slot that programs may use, named as in formulas; by default all"""
-    operations: tuple[Operation, ...] = (
-        "add", "subtract", "multiply", "divide", "minimum", "maximum", "where", "clip", "negate",
-        "abs", "sign", "square", "tanh", "exp", "log1p", "sqrt"
-    )  # fmt: skip
+    operations: tuple[Operation, ...] = tuple(each for each in OPERATIONS if each != "power")
     """that programs may use; each costs time, whether it is used or not"""
     length: Annotated[int, Interval(ge=1, le=128)] = 24
     """largest number of operations, inputs and constants of a program"""
@@ -176,6 +170,4 @@ class Program(Written):
 
     def programs(self) -> Programs:
         """Return how programs behave, for strategies that vary them."""
-        return Programs(
-            self.depth, self.fingerprint, languages.is_valid, languages.is_same, self.text
-        )
+        return Programs(self.depth, self.fingerprint, self.text)

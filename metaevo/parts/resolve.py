@@ -59,7 +59,7 @@ def fill(slot: Slot, given: Any, run_path: Path | None = None) -> Filling:
             f"{slot.name} = {show(given)}: must be a pair of a function and its meta-parameters"
         )
     reference = str(given)
-    used, where = _copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
+    used, where = copy_or(slot.name, reference, run_path), f"{slot.name} = {reference!r}"
     if not (is_name(used) or zoo.is_name(used) or os.path.isdir(used)):
         hint = of_value(reference, slot.functions)
         raise ConfigError(f"{where}: must be one of {describe(slot)}{hint}")
@@ -83,26 +83,20 @@ def part_of(reference: str | Path, slot: str | None = None) -> Filling:
     Raises:
         ConfigError: if there is none for the slot.
     """
-    if zoo.is_name(reference):
-        card = zoo.find(str(reference)).card
-        if slot not in (None, card["slot"]):
-            raise ConfigError(f"{reference} fills {card['slot']}, not {slot}")
-        if card["function"] is not None:
-            of_learner = slot_of(str(card["learner"]), card["slot"])
-            function = of_learner.functions[card["function"]]
-            return Filling(HandWritten(of_learner.name, function), None)
     parts, meta_params = parts_of(reference)
     has = list(parts.by_slot)
     if slot is None and len(has) == 1:
         (slot,) = has
     if slot not in has:
-        wanted = "say which slot" if slot is None else f"not for slot = {slot!r}"
-        raise ConfigError(f"{reference} holds parts for {' and '.join(has)}: {wanted}")
+        wanted = ": say which slot" if slot is None else f", not {slot}"
+        raise ConfigError(f"{reference} fills {' and '.join(has)}{wanted}")
     return Filling(parts.by_slot[slot], parts.of(meta_params, slot))
 
 
 def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     """Return all parts of a folder, or one of the user's, and their common meta-parameters.
+
+    A closed form of the zoo has none.
 
     Raises:
         ConfigError: if there are none, they are damaged, or code is not named or has changed.
@@ -110,6 +104,9 @@ def parts_of(reference: str | Path) -> tuple[Parts, Any]:
     if is_name(str(reference)):
         part = part_class(str(reference))()
         return Parts({part.slot: part}), part.init(jax.random.key(0))
+    if zoo.is_name(reference) and (card := zoo.find(str(reference)).card)["function"] is not None:
+        slot = slot_of(str(card["learner"]), card["slot"])
+        return Parts({slot.name: HandWritten(slot.name, slot.functions[card["function"]])}), None
     folder = folder_of(reference)
     path = folder.meta_params
     if not os.path.isfile(path):
@@ -147,7 +144,7 @@ def copy_of(run_path: Path, slot: str) -> Path:
     return run_path / "losses" / slot
 
 
-def _copy_or(slot: str, reference: str, run_path: Path | None) -> str:
+def copy_or(slot: str, reference: str, run_path: Path | None) -> str:
     """Return the copy of a part that an existing run has, or the reference."""
     if run_path is not None and os.path.isdir(copy := copy_of(run_path, slot)):
         return str(copy)
@@ -213,11 +210,6 @@ def seen_by(rule: str | Path) -> list[SeenTask]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{rule}: the tasks that it has seen are damaged: {error}") from None
     return found
-
-
-def seen_in_slot(slot: Slot, reference: str, run_path: Path | None = None) -> list[SeenTask]:
-    """Return the tasks that the part in a slot has seen, see `fill`."""
-    return [] if reference in slot.functions else seen_by(_copy_or(slot.name, reference, run_path))
 
 
 def keep(run_path: Path, slot: Slot, reference: str) -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, is_name, show
 from metaevo.config.code import use
-from metaevo.parts import learners, records, resolve, zoo
+from metaevo.parts import learners, records, resolve
 from metaevo.parts.part import Part, Parts
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -68,9 +68,6 @@ def load_parts(run_dir: str | Path, *, code: Any = ()) -> dict[str, tuple[Any, A
         ConfigError: as `load`.
     """
     use(code)
-    if zoo.is_name(run_dir):
-        part, meta_params = resolve.part_of(run_dir)
-        return {part.slot: (part.apply, meta_params)}
     parts, meta_params = resolve.parts_of(run_dir)
     return {slot: (part.apply, parts.of(meta_params, slot)) for slot, part in parts.by_slot.items()}
 

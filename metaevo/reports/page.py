@@ -10,7 +10,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -117,17 +117,11 @@ def folded(heading: str, mapping: PlainMapping) -> Table:
     return Table(heading, ["", ""], rows, folded=True)
 
 
-def write_report(
-    path: str | Path, title: str, subtitle: str, sections: Iterable[Section], *, show: bool = False
-) -> Path:
-    """Write the sections as one HTML file, atomically; return its path.
+def write_report(path: Path, title: str, subtitle: str, sections: Sequence[Section]) -> None:
+    """Write the sections as one HTML file, atomically, and print them.
 
-    Args:
-        path: of the file.
-        title: title.
-        subtitle: a line below it.
-        sections: of the page.
-        show: print texts and tables that are not folded, those in a box last, and the path.
+    Texts and tables that are not folded are printed, those in a box last, and the path. The
+    subtitle is a line below the title.
 
     Raises:
         ConfigError: an image cannot be read.
@@ -135,19 +129,16 @@ def write_report(
     """
     import jinja2
 
-    path, sections = Path(path), list(sections)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     page = template.render(title=title, subtitle=subtitle, sections=sections)
     # File names may hold bytes that are not UTF-8, which are escaped.
     files.write_atomic(path, page.encode("utf-8", "backslashreplace"))
-    if show:
-        shown = [each for each in sections if isinstance(each, Text | Table)]
-        for section in sorted(shown, key=lambda each: each.kind != ""):
-            if not getattr(section, "folded", False):
-                print(f"\n{section.text()}")
-        print(f"\nreport: {path}")
-    return path
+    shown = [each for each in sections if isinstance(each, Text | Table)]
+    for section in sorted(shown, key=lambda each: each.kind != ""):
+        if not getattr(section, "folded", False):
+            print(f"\n{section.text()}")
+    print(f"\nreport: {path}")
 
 
 def write_run_report(
@@ -191,7 +182,7 @@ def write_run_report(
     environment = {**saved["resolved"], **saved["environment"]}
     about = [folded("Settings", saved["config"]), folded("Environment", environment)]
     every = [*conclusions, *sections, *images, *about]
-    write_report(directory.report_path, title, subtitle, every, show=True)
+    write_report(directory.report_path, title, subtitle, every)
 
 
 def _printable(text: str) -> Any:

@@ -1,18 +1,19 @@
-"""Pictures of episodes.
+"""Pictures of episodes, and GIF files of pictures.
 
 Environments draw themselves if they have a method `render(state, params)` that returns a picture,
 uint8 [height, width, 3]. Our grids and MinAtar are drawn as cells, classic control as strokes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw
 
-from metaevo.reports.film import save_gif as save_gif
+from metaevo.config import files
 from metaevo.reports.plots import BLUE, GREEN, GREY, INK, LEARNED, LIGHT, ORANGE, PURPLE, SKY
 from purerl import acting
 from purerl.envs.grid_world import GridWorld
@@ -67,6 +68,30 @@ def record_episode(
         key, obs, state, memory, done = step(key, obs, state, memory)
         frames.append(draw(jax.device_get(state), env_params))
     return frames
+
+
+def save_gif(path: str | Path, frames: Sequence[np.ndarray], fps: float = 4.0) -> None:
+    """Write a GIF that loops forever, in 256 colours.
+
+    Args:
+        path: of the file.
+        frames: uint8 [height, width, 3], of one shape; equal ones become a longer one.
+        fps: frames per second, at most 100: the format counts hundredths of a second.
+
+    Raises:
+        ValueError: other frames.
+    """
+    film = np.stack(frames)
+    if film.dtype != np.uint8 or film.shape[3:] != (3,):
+        found = f"{film.dtype} {list(film.shape[1:])}"
+        raise ValueError(f"frames (of `render`) are {found}: must be uint8 [height, width, 3]")
+    count, height, width, _ = film.shape
+    # As one picture, so that all frames have the same palette: the file is a third as large.
+    strip = Image.fromarray(film.reshape(count * height, width, 3)).quantize()
+    first, *others = (strip.crop((0, at * height, width, (at + 1) * height)) for at in range(count))
+    duration = round(1000 / fps)
+    with files.replacing(Path(path)) as file:
+        first.save(file, "GIF", save_all=True, append_images=others, loop=0, duration=duration)
 
 
 def renderer(env: Environment) -> Renderer | None:
@@ -127,19 +152,16 @@ def _scene(name: str, state: Any, params: Any) -> tuple[Any, list[tuple[Any, ...
         case "CartPole":
             reach = 1.15 * params.x_threshold
             ground, side = -0.35j * reach, 0.08 * reach
-            cart = state.x + ground
-            body = BLUE, 22, cart - side, cart + side
+            track, cart = (GREY, 2, ground - reach, ground + reach), state.x + ground
             pole = _poles(cart, (2 * params.length, state.theta))
-            return reach, [(GREY, 2, ground - reach, ground + reach), body, *pole]
+            return reach, [track, (BLUE, 22, cart - side, cart + side), *pole]
         case "Acrobot":
             upper, lower = params.link_length_1, params.link_length_2
             reach, first = 1.725 * (upper + lower), np.pi - state.joint_angle1
             goal = GREEN, 1.5, 1j * upper - reach, 1j * upper + reach
             return reach, [goal, *_poles(0, (upper, first), (lower, first - state.joint_angle2))]
         case "Pendulum":
-            reach, push = 1.25 * params.l, np.ravel(state.last_u)[0] / params.max_torque
-            torque = GREY, 5, -0.92j * reach, -0.92j * reach - reach * push
-            return 1.5 * reach, [torque, *_poles(0, (params.l, -state.theta))]
+            return 1.875 * params.l, [*_poles(0, (params.l, -state.theta))]
         case _:  # MountainCar and MountainCarContinuous
             left, right = params.min_position, params.max_position
             x = np.append(np.linspace(left, right, 100), [params.goal_position, state.position])

@@ -52,18 +52,12 @@ def newest(
         CheckpointError: if no checkpoint is usable, see `load_tree`.
     """
     found = indices(folder)
-    if not found:
-        raise CheckpointError(f"there is no checkpoint in {folder}")
     for index in reversed(found):
         path = path_of(folder, index)
         try:
             tree, metadata = load_tree(path, template, {"index": index, **(expected or {})})
-            if recorded is None:
-                return tree, metadata
-            if RECORDS not in metadata:
-                raise CheckpointError(f"{path} is not usable: of an earlier version")
-            size, digest = metadata[RECORDS]
-            if len(recorded) >= size and zlib.crc32(recorded[:size]) == digest:
+            size, digest = metadata.get(RECORDS, (0, None))
+            if recorded is None or zlib.crc32(recorded[:size]) == digest:
                 return tree, metadata
             raise CheckpointError(f"{path} is not usable: metrics.jsonl lacks records before it")
         except CheckpointError as error:

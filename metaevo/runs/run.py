@@ -276,7 +276,7 @@ def _ending(run: RunDirectory, hint: str, *, is_new: bool, alone: bool) -> Itera
         if not alone:
             raise
         path = run.path / "error.txt"
-        files.write_text_atomic(path, traceback.format_exc())
+        files.write_atomic(path, traceback.format_exc())
         lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
         reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
         text = f"the run has failed on the device: {reason} (all of it: {path}); {hint}"

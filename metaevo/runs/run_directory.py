@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NotRequired, Required
 
+from filelock import FileLock, Timeout
 from pydantic import GetPydanticSchema
 from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
@@ -131,18 +132,18 @@ class RunDirectory:
             ConfigError: if another run holds the lock.
         """
         path = self.path / ".lock"
+        # The kernel drops the lock with the process, however that ends: no stale lock is left.
+        lock = FileLock(path, timeout=0)
         try:
-            # The kernel drops the lock with the process, however that ends: no stale lock is left.
-            descriptor = files.lock(path, wait=False)
-        except BlockingIOError:
+            lock.acquire()
+        except Timeout:
             holder = files.read(path)[:20].decode(errors="replace") or "unknown"
             message = f"run directory {self.path} is in use by another run (process {holder})"
             raise ConfigError(message) from None
         except OSError as error:
             raise files.unusable(path, error) from None
         try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+            path.write_text(str(os.getpid()), encoding="utf-8")
             files.remove_temporaries(self.path)
             yield
         except OSError as error:
@@ -154,7 +155,7 @@ class RunDirectory:
             reason = f"{where} cannot be written: {files.reason(error)}"
             raise kind(f"{reason}; {resume_hint}".removesuffix("; ")) from error
         finally:
-            os.close(descriptor)
+            lock.release()
 
     def write_config(
         self, config: PlainDict, resolved: PlainDict, earlier: SavedConfig | None = None
@@ -180,7 +181,7 @@ class RunDirectory:
         }
         if earlier:
             content["resumed"] = [*earlier.get("resumed", []), environment]
-        files.write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> SavedConfig:
         """Return the content of config.yaml."""
@@ -190,7 +191,7 @@ class RunDirectory:
         """Change values of `resolved` in config.yaml."""
         content = self.read_config()
         content["resolved"] |= changes
-        files.write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_atomic(self.config_path, dump_yaml(content))
 
     def append_metrics(self, record: PlainDict) -> PlainDict:
         """Add a line to metrics.jsonl, and return it; non-finite numbers become null."""

@@ -45,7 +45,6 @@ _START_SECONDS, _FINISH_SECONDS = 20.0, 60.0
 _ENVIRONMENT = {
     "WANDB_SILENT": "true",
     "WANDB_X_SERVICE_WAIT": "300",  # its process starts slowly on a busy machine
-    "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
@@ -72,7 +71,6 @@ class _Wandb:
             for before in (folder / "wandb").glob(f"offline-run-*-{run_id}"):
                 shutil.rmtree(before)
         options = wandb.Settings(
-            silent=True,
             console="off",
             init_timeout=_START_SECONDS if is_online else 300.0,
             login_timeout=_START_SECONDS,

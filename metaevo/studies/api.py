@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from metaevo.evolution.problem import (
     Contender,
     MetaParams,
     MetaProblem,
-    check_problem,
     frames_per_generation,
 )
 from metaevo.evolution.strategy import Strategy
@@ -26,7 +25,7 @@ from metaevo.studies.conclusion import trouble
 from metaevo.studies.evolutions import validation_of
 from metaevo.studies.problems import ProblemSettings
 from metaevo.studies.run import check_first_generation, run_evolutions
-from metaevo.studies.settings import EvolutionSettings, HeldOutConfig, RunConfig
+from metaevo.studies.settings import RunConfig
 from metaevo.studies.study import Study
 from metaevo.tasks.problem import LearnerProblem
 
@@ -167,43 +166,31 @@ def evolve(
     of_strategy = {} if own is not None else _plain(StrategyConfig, strategy, "strategy")
     if own is None and isinstance(problem, MetaProblem) and problem.programs is not None:
         of_strategy.setdefault("algorithm", GENETIC_PROGRAMMING)
-    checked = from_dict(
-        ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
-    )
-    used = _config_of(own) if own is not None else checked.strategy
-    config = checked.evolution
-    check_problem(problem, "problem")
-    # Parts of a learner are judged by `metaevo.judge`.
-    judged = HeldOutConfig(seeds=0) if isinstance(problem, LearnerProblem) else checked.evaluation
-    settings = ProblemSettings(strategy=used, evolution=config, evaluation=judged, run=checked.run)
-    study = Study(problem, settings)
+    raw = {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
+    if isinstance(problem, LearnerProblem):  # whose parts are judged by `metaevo.judge`
+        raw["evaluation"] = {"seeds": 0}
+    settings = from_dict(ProblemSettings, raw)
+    if own is not None:
+        settings = replace(settings, strategy=_config_of(own))
+    study = Study(problem, settings, own)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
-        return _evolve_in_memory(study, settings)
+        return _evolve_in_memory(study)
     path = Path(run_dir)
-    code = run_evolutions(study, settings, run_dir=path, resume=resume)
-    if code:
+    if run_evolutions(study, run_dir=path, resume=resume):
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)
     if (chosen := about.get("evolution_seed")) is not None:
         directory = RunDirectory(path / f"seed_{chosen}")
-    agents = used.population_size * config.seeds_per_candidate
+    agents = settings.strategy.population_size * settings.evolution.seeds_per_candidate
     frames = agents * frames_per_generation(study.use(directory.read_config()["resolved"]))
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study)
 
 
-class GivenStrategy(StrategyConfig):
-    """Settings of a strategy passed as an object, as config.yaml records them."""
-
-    def build(self) -> Strategy:
-        """Return the object."""
-        return self.given  # type: ignore[attr-defined]
-
-
 def _config_of(strategy: Any) -> StrategyConfig:
-    """Return the settings of a strategy that a caller passes."""
+    """Return the settings of a strategy that a caller passes, as config.yaml records them."""
     if not isinstance(strategy, Strategy):
         hint = f", such as {strategy.__name__}(), not a class" if isinstance(strategy, type) else ""
         raise ConfigError(
@@ -215,13 +202,11 @@ def _config_of(strategy: Any) -> StrategyConfig:
     place = f"{kind.__module__}:{kind.__qualname__}"
     known = {each: name for name, each in OWN.items()}
     named = {each.name for each in fields(StrategyConfig)} - {"settings", "algorithm"}
-    config = GivenStrategy(
+    return StrategyConfig(
         **{key: own.pop(key) for key in sorted(named & own.keys())},
         algorithm=known.get(place, place),
         settings={key: each for key, each in own.items() if isinstance(each, bool | int | float)},
     )
-    object.__setattr__(config, "given", strategy)
-    return config
 
 
 def _plain(cls: type, given: Any, name: str) -> PlainDict:
@@ -231,12 +216,12 @@ def _plain(cls: type, given: Any, name: str) -> PlainDict:
     return {} if given is None else dict(to_dict(given))
 
 
-def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
+def _evolve_in_memory(study: Study) -> Found:
     """Evolve without a run directory; return the best evolution on its validation seeds."""
     study.check()
     problem = study.use(study.measure())
-    config, seeds = settings.evolution, settings.run.seeds
-    evolution = Evolution(problem, settings.strategy.build(), config)
+    config, seeds = study.settings.evolution, study.settings.run.seeds
+    evolution = Evolution(problem, study.strategy, config)
     evolutions: list[Found] = []
     with Progress(total=len(seeds) * config.generations, desc="compiling", unit="gen") as bar:
         for seed in seeds:
@@ -250,4 +235,4 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
             if lesson := trouble(records, evolution.population_size):
                 warnings.warn(lesson, stacklevel=3)
             evolutions.append(Found(result, records, None, evolution.frames, study))
-    return max(evolutions, key=lambda found: validation_of(found.metrics, settings))
+    return max(evolutions, key=lambda found: validation_of(found.metrics, study))

@@ -2,14 +2,18 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from metaevo.config import ConfigError, PlainDict, files, from_dict, to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.terminal import StopOnSignal, StopRequestedError
 from metaevo.studies.problems import ProblemSettings
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+
+if TYPE_CHECKING:
+    from metaevo.judging.judge import Judgement
 
 
 def free(settings: EvolutionSettings) -> tuple[str, ...]:
@@ -32,6 +36,18 @@ def judged_on(settings: EvolutionSettings) -> PlainDict:
         more = {"seed": settings.run.seed}
     everything = to_dict(settings)
     return {name: everything[name] for name in names} | more
+
+
+def planned(judgements: "Mapping[str, Judgement]") -> list[list[str]]:
+    """Return rows of a plan: the size of each judgement."""
+    from metaevo.studies.study import TITLES
+
+    rows = []
+    for name, each in judgements.items():
+        contenders, agents = len(each.contenders), each.budget.agents
+        size = f"{contenders} contenders x {agents:,} agents on {len(each.tasks)} tasks"
+        rows.append([TITLES.get(name, name), size])
+    return rows
 
 
 def judge_in(

@@ -14,7 +14,7 @@ from metaevo.parts.part import LEARNED
 from metaevo.parts.records import is_loadable
 from metaevo.reports import page, plots
 from metaevo.runs import checkpoint
-from metaevo.runs.run import Run, is_quick
+from metaevo.runs.run import Run
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.study import Study, evolved_numbers
 
@@ -59,7 +59,7 @@ def conclude(study: Study, run: Run) -> None:
     if run.settings.run.evolution_seeds > 1:
         from metaevo.studies.evolutions import Evolutions
 
-        evolutions = Evolutions(directory.path, run.settings)
+        evolutions = Evolutions(directory.path, study)
         evolutions.save_chosen(directory)
     found, about = checkpoint.load_tree(directory.meta_params)
     chosen = directory if evolutions is None else evolutions.chosen.directory
@@ -77,7 +77,7 @@ def conclude(study: Study, run: Run) -> None:
         )
     scores: dict[str, Scores] = {}
     learned = {LEARNED: found} if evolutions is None else evolutions.learned()
-    has_verdict = not is_quick(directory.read_config()["config"])
+    has_verdict = not run.settings.run.quick
     for name, each in study.compare(learned, directory.path, check_stop=run.stop.check):
         scores[name] = each
         if name == SCORES and has_verdict and study.problem.unseen() is not None:
@@ -115,8 +115,8 @@ def write_report(study: Study, directory: RunDirectory, result: Result) -> None:
     sections: list[page.Section] = []
     verdicts = [tables.verdict(each, is_unseen=name == UNSEEN)
                 for name, each in scores.items() if each.baselines]  # fmt: skip
-    if facts := [list(each) for each in _facts(saved, records, result)]:
-        sections.append(page.Table("", ["", ""], facts))
+    facts = [list(each) for each in _facts(saved, records, result)]
+    sections.append(page.Table("", ["", ""], facts))
     if findings := list(_findings(study, saved, records, result)):
         sections.append(page.Text("", findings))
     if evolutions is not None:
@@ -191,11 +191,9 @@ def _facts(
 ) -> Iterator[tuple[str, str]]:
     """Yield start time, command, frames, and how to load the result."""
     about = saved["environment"]
-    if about.get("started"):
-        yield "started", f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
-    if about.get("command_line"):
-        program, *rest = str(about["command_line"]).split(" ", 1)
-        yield "command", " ".join([Path(program).name, *rest])
+    yield "started", f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
+    program, *rest = about["command_line"].split(" ", 1)
+    yield "command", " ".join([Path(program).name, *rest])
     if frames := sum(each[-1]["frames"] for each in records.values() if len(each)):
         yield "frames of evolution", f"{frames:,}"
     if judged := sum(each.frames for each in result.scores.values()):

@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Run, how_to_continue
 from metaevo.runs.run_directory import SCORES, UNSEEN, RunDirectory
 from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.study import Study
 
 
 class Member(NamedTuple):
@@ -44,12 +45,12 @@ class Member(NamedTuple):
 class Evolutions:
     """The evolutions of a run in which all are done."""
 
-    def __init__(self, path: Path, settings: EvolutionSettings):
+    def __init__(self, path: Path, study: Study):
         """Choose the best on validation seeds."""
         self.members = [
-            Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in settings.run.seeds
+            Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in study.settings.run.seeds
         ]
-        self.validation = [validation_of(each.records, settings) for each in self.members]
+        self.validation = [validation_of(each.records, study) for each in self.members]
         self.chosen = self.members[self.validation.index(max(self.validation))]
 
     def save_chosen(self, directory: RunDirectory) -> None:
@@ -112,15 +113,15 @@ def _against(scores: Scores, name: str, other: str, *, is_unseen: bool) -> list[
     return [estimate(found, sign=True), word]
 
 
-def validation_of(records: Sequence[PlainMapping], settings: EvolutionSettings) -> float:
+def validation_of(records: Sequence[PlainMapping], study: Study) -> float:
     """Return the fitness of an evolution's result on its validation seeds, by its records.
 
     Returns:
         the fitness of the last mean or, for algorithms without a mean, of the best candidate;
         without validation, of the last population; -inf without records or if it diverged.
     """
-    key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
-    if settings.strategy.build().has_mean or key == "fitness_mean":
+    key = "fitness_of_mean" if study.settings.evolution.validation_seeds else "fitness_mean"
+    if study.strategy.has_mean or key == "fitness_mean":
         records = records[-1:]
     known = (float(each[key]) for each in records if each[key] is not None)
     return max(filter(math.isfinite, known), default=-math.inf)
@@ -135,11 +136,17 @@ def evolve_all(
     for place, seed in enumerate(config.seeds, start=1):
         run.stop.check()
         settings = replace(run.settings, run=replace(config, seed=seed, evolution_seeds=1))
-        with _open_inside(run, settings, f"seed_{seed}") as own:
+        path = run.directory.path / f"seed_{seed}"
+        directory = RunDirectory(path)  # of which one file may be lost
+        begun = directory.config_path, directory.metrics_path, directory.checkpoints
+        resume = run.saved is not None and any(map(os.path.lexists, begun))
+        directory = RunDirectory.open(path) if resume else RunDirectory.create(path, path.name)
+        with (
+            directory.locked(f"continue with: {how_to_continue(run.directory)}"),
+            contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
+        ):
             if own.saved is not None and _is_saved(own.directory, settings.evolution.generations):
                 continue
-            for path in (run.directory.scores_path, run.directory.unseen_path):
-                path.unlink(missing_ok=True)  # what was judged is of an earlier end
             text = f"evolution {place} of {config.evolution_seeds}: seed {seed}"
             print(text, file=sys.stderr, flush=True)
             evolve(own)
@@ -151,20 +158,3 @@ def _is_saved(directory: RunDirectory, generations: int) -> bool:
         return False
     done = checkpoint.load_tree(directory.meta_params)[1].get("generation")
     return bool(done == len(directory.read_metrics("generation")))
-
-
-@contextlib.contextmanager
-def _open_inside(
-    run: Run[EvolutionSettings], settings: EvolutionSettings, name: str
-) -> Iterator[Run[EvolutionSettings]]:
-    """Begin or continue a run in a folder of another run; the same signals stop both."""
-    path = run.directory.path / name
-    directory = RunDirectory(path)
-    begun = directory.config_path, directory.metrics_path, directory.checkpoints  # one may be lost
-    resume = run.saved is not None and any(map(os.path.lexists, begun))
-    directory = RunDirectory.open(path) if resume else RunDirectory.create(path, name)
-    with (
-        directory.locked(f"continue with: {how_to_continue(run.directory)}"),
-        contextlib.closing(Run(run.kind, settings, directory, run.stop)) as own,
-    ):
-        yield own

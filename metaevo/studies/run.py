@@ -23,7 +23,8 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.loop import Block, Evolution, State
 from metaevo.evolution.problem import MetaParams
-from metaevo.reports.page import cell
+from metaevo.parts.part import LEARNED
+from metaevo.reports.page import Table, cell
 from metaevo.runs import checkpoint
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
@@ -39,9 +40,30 @@ HARMLESS = (
 """Settings that a resumed run may change, too."""
 
 
-def run_evolutions(
-    study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
-) -> int:
+def plan(study: Study) -> Table:
+    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
+    from metaevo.studies.changed import planned
+
+    study.check()
+    problem, settings = study.problem, study.settings
+    config, count = settings.evolution, settings.run.evolution_seeds
+    evolution = Evolution(problem, study.strategy, config)
+    candidates, seeds = evolution.population_size, config.seeds_per_candidate
+    tasks = problem.tasks_per_generation
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
+    rows = [
+        ["evolved", problem.title],
+        ["evolutions", f"{count} of {config.generations:,} generations"],
+        ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
+        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
+        ["frames, without validation", f"{count * config.generations * evolution.frames:,}"],
+        *planned(study.judgements(judged)),
+    ]
+    return Table("Plan", ["", ""], rows)
+
+
+def run_evolutions(study: Study, *, run_dir: Path | None, resume: bool) -> int:
     """Run `run.evolution_seeds` evolutions; judge and report them together.
 
     Returns:
@@ -51,6 +73,7 @@ def run_evolutions(
         ConfigError: if the settings or the directory are invalid, before compilation.
         DiskError: if the directory can no longer be written.
     """
+    settings = study.settings
     count = settings.run.evolution_seeds
     if count > 1 and jax.process_count() > 1:
         raise ConfigError(
@@ -60,7 +83,7 @@ def run_evolutions(
     devices.raise_on_all(study.check)
     if not devices.is_first():
         devices.raise_on_all(_stand_by)
-        return _follow(study, settings)
+        return _follow(study)
     kind = Kind(study.name, "evolution", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
@@ -82,14 +105,14 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
         evolutions = f"{len(evolved)} evolutions, " if several else ""
         print(f"{path} is finished ({evolutions}{generations} generations)")
         return
-    evolution = make_evolution(study, run.settings, resolved)
+    evolution = make_evolution(study, resolved)
     _start(run, resolved, evolution)
 
     def evolve_one(own: Run[EvolutionSettings]) -> None:
         """Finish one evolution of several, which share the compiled program."""
         study.keep(own.directory, resolved)
         _start(own, resolved, evolution)
-        _evolve(study, own, evolution)
+        _evolve(study, own, evolution, run.directory)
         _keep_chunk_size(run, evolution)  # less memory than it seemed
 
     try:
@@ -98,7 +121,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> None:
 
             evolve_all(run, evolve_one)
         else:
-            _evolve(study, run, evolution)
+            _evolve(study, run, evolution, run.directory)
         devices.disconnect()  # the rest is done by this process alone
         conclude(study, run)
     except StopRequestedError:
@@ -112,15 +135,15 @@ def _keep_chunk_size(run: Run[EvolutionSettings], evolution: Evolution) -> None:
         run.directory.update_resolved({"chunk_size": evolution.chunk_size})
 
 
-def _follow(study: Study, settings: EvolutionSettings) -> int:
+def _follow(study: Study) -> int:
     """Run in another process, which receives resolved values from the first one."""
     with StopOnSignal() as stop:
         resolved = devices.broadcast_from_first(_stand_by)
         if resolved is None:
             return 0
-        evolution = make_evolution(study, settings, resolved)
+        evolution = make_evolution(study, resolved)
         devices.raise_on_all(_stand_by)  # the first process reads a checkpoint
-        for _ in _blocks(study, evolution, evolution.start(settings.run.seed), 0, settings, stop):
+        for _ in _blocks(study, evolution, evolution.start(study.settings.run.seed), 0, stop):
             pass
         return stop.exit_code
 
@@ -149,7 +172,7 @@ def _resolve(
     if is_evolved and run.is_over("evaluation."):
         return None
     if config.chunk_size is not None and "evolution.chunk_size" in run.changed:
-        resolved["chunk_size"] = config.chunk_size
+        resolved.pop("chunk_size", None)
     study.keep(run.directory, resolved)
     return resolved
 
@@ -162,17 +185,19 @@ def _start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolutio
     )
 
 
-def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
+def make_evolution(study: Study, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
-    problem, strategy = study.use(resolved), settings.strategy.build()
-    chunk_size = resolved.get("chunk_size")  # which a resumed run keeps
-    evolution = Evolution(problem, strategy, settings.evolution, chunk_size=chunk_size)
-    evolution.use_chunks_of(devices.agree(evolution.chunk_size))
+    problem, config = study.use(resolved), study.settings.evolution
+    evolution = Evolution(problem, study.strategy, config)
+    chunk_size = resolved.get("chunk_size", evolution.chunk_size)  # which a resumed run keeps
+    evolution.use_chunks_of(devices.agree(chunk_size))
     return evolution
 
 
-def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> None:
-    """Run the remaining generations, and save the result.
+def _evolve(
+    study: Study, run: Run[EvolutionSettings], evolution: Evolution, judged: RunDirectory
+) -> None:
+    """Run the remaining generations, and save the result; `judged` is the run with the report.
 
     Raises:
         StopRequestedError: after a signal, once the state is saved.
@@ -185,11 +210,11 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
         checkpoint.record(run.directory.path, 0, start)
     total = run.settings.evolution.generations
     if done < total:  # what was judged is of an earlier end
-        run.directory.scores_path.unlink(missing_ok=True)
-        run.directory.unseen_path.unlink(missing_ok=True)
+        judged.scores_path.unlink(missing_ok=True)
+        judged.unseen_path.unlink(missing_ok=True)
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, evolution, bar, time.monotonic() - seconds)
-        for block in _blocks(study, evolution, state, logbook.frames, run.settings, run.stop):
+        for block in _blocks(study, evolution, state, logbook.frames, run.stop):
             found = evolution.result(block.state)
             logbook.add(block, found)
             others = evolution.others(block.state) if block.done == total else None
@@ -201,12 +226,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
 
 
 def _blocks(
-    study: Study,
-    evolution: Evolution,
-    state: State,
-    frames: int,
-    settings: EvolutionSettings,
-    stop: StopOnSignal,
+    study: Study, evolution: Evolution, state: State, frames: int, stop: StopOnSignal
 ) -> Iterator[Block]:
     """Yield the remaining generations in blocks, in all processes alike, until one should stop."""
     for block in evolution.blocks(state, frames=frames):

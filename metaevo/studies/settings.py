@@ -4,10 +4,10 @@ import dataclasses
 import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -27,7 +27,6 @@ from metaevo.tasks.problem import LearnerProblem
 from metaevo.tasks.task import Task, TaskConfig, learner_sections, make_environment
 from purerl.types import Hyperparams, Slot
 
-_LIMITS = {each.name: getattr(QUICK, each.name) for each in fields(QUICK)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 PROBLEM_CLASS = "metaevo.studies.problems:problem_class"
 """Makes the class of the settings of a problem, imported when it is used."""
@@ -74,7 +73,6 @@ class HeldOutConfig:
 class EvaluationConfig(HeldOutConfig, Budget):
     """The judgement of parts: a budget of settings and seeds, and what is tuned and compared."""
 
-    _lowest: ClassVar[Mapping[str, int]] = {**Budget._lowest, "seeds": 0}
     space: PlainDict = field(default_factory=dict)
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
@@ -103,7 +101,8 @@ def resized(evaluation: PlainMapping, size: str) -> PlainDict:
 
 def _limited(evaluation: PlainMapping) -> PlainDict:
     """Return the numbers of a quick comparison."""
-    return {key: min(evaluation[key], most) for key, most in _LIMITS.items() if key in evaluation}
+    limits = vars(QUICK).items()
+    return {key: min(evaluation[key], most) for key, most in limits if key in evaluation}
 
 
 class EvolutionSettings(HasRun):
@@ -190,9 +189,10 @@ class EvolveSettings(EvolutionSettings):
             for slot in slots:
                 name = getattr(self, slot.name)
                 if name not in slot.functions:
-                    from metaevo.parts.resolve import seen_in_slot
+                    from metaevo.parts.resolve import copy_or, seen_by
 
-                    known[f"{slot.name} = {name!r}"] = seen_in_slot(slot, name, run_path)
+                    used = copy_or(slot.name, name, run_path)
+                    known[f"{slot.name} = {name!r}"] = seen_by(used)
             _check_unseen(elsewhere, known, self.learner)
         return problem
 

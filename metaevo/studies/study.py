@@ -24,7 +24,7 @@ from metaevo.evolution.problem import (
     keys_for,
 )
 from metaevo.evolution.rows import RowMap, choose_chunk_size
-from metaevo.evolution.strategy import check_evolution
+from metaevo.evolution.strategy import Strategy, check_evolution
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import Scores
 from metaevo.parts import learners, records
@@ -63,10 +63,12 @@ TITLES = {SCORES: "judging", UNSEEN: "judging on unseen tasks"}
 class Study:
     """An evolution of a problem, judged against its contenders."""
 
-    def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
-        """Bind a problem and the settings of its evolution."""
+    def __init__(
+        self, problem: MetaProblem, settings: EvolutionSettings, strategy: Strategy | None = None
+    ):
+        """Bind a problem and the settings of its evolution; `strategy` replaces that in them."""
         check_problem(problem, "problem")
-        self.problem, self.settings = problem, settings
+        self.problem, self.settings, self._strategy = problem, settings, strategy
         self.name = type(problem).__name__
         """name of the folder that contains its runs"""
         self.captions = dict(problem.captions)
@@ -80,11 +82,16 @@ class Study:
         self.captions |= CAPTIONS
         self._metrics: Sequence[str] = ()
 
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The strategy of its evolutions; `ConfigError` if it cannot be made."""
+        return self._strategy or self.settings.strategy.build()
+
     def check(self) -> None:
         """Raise `ConfigError`, before anything is compiled, if the settings are invalid."""
         problem, config = self.problem, self.settings.evolution
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        strategy = self.settings.strategy.build()
+        strategy = self.strategy
         try:
             checkpoint.check_tree(shapes)
         except TypeError as error:
@@ -111,9 +118,7 @@ class Study:
         """
         problem, run, source = self.problem, self.settings.run, self._digest()
         measured: PlainDict = {} if source is None else {CODE: source}
-        if not isinstance(problem, LearnerProblem) or len(problem.bound) == 1:
-            return measured
-        if not problem.scales:
+        if isinstance(problem, LearnerProblem) and len(problem.bound) > 1 and not problem.scales:
             from metaevo.tasks.scales import measure_scales
 
             ends = measure_scales(problem, seed=run.seed, quick=run.quick, check_stop=check_stop)

@@ -50,6 +50,7 @@ class Trainings(Program[Any]):
         at_once = run.chunk_size or 1
         task.check_memory("sweep.seeds", example, kept=self.sweep.seeds, at_once=at_once)
         self.frames = self.population.frames
+        self.work = self.frames, "frame"
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Train agents for each setting, and continue to the next rung with those that are left."""
@@ -91,7 +92,7 @@ class Evolutions(Program[Any]):
         study.check()
         self.evolution = Evolution(problem, settings.strategy.build(), config)
         self.frames = config.generations * self.evolution.frames
-        self.length, self.unit = config.generations, "gen"
+        self.work = (self.frames, "frame") if self.frames else (config.generations, "gen")
 
     def evaluate(self, settings: Sequence[Any], purpose: Purpose, count: Count) -> Rungs:
         """Evolve with each seed, and judge each result."""
@@ -184,7 +185,7 @@ def make_objective(settings: SweepSettings) -> Objective[Any]:
     """
     if isinstance(settings, TrainSettings):
         return settings_objective(settings, Trainings)
-    if settings.sweep.prunes:
+    if settings.sweep.scheduler != "none":
         raise ConfigError(
             f"sweep.scheduler = {settings.sweep.scheduler!r}: an evolution is run to its end; "
             "allowed: none"

@@ -54,6 +54,8 @@ class LearnerProblem(MetaProblem):
 
     elsewhere: "LearnerProblem | None" = None
     """the same parts on tasks that evolution does not see, as made by `on`"""
+    tasks_per_generation: int = 1
+    """tasks that a generation draws"""
 
     def __init__(
         self,
@@ -106,11 +108,12 @@ class LearnerProblem(MetaProblem):
             from metaevo.parts.resolve import fill
 
             self.fixed = {name: fill(others[name], each) for name, each in given.items()}
+        self._others = {slot: filling.function for slot, filling in self.fixed.items()}
         named = named_tasks(tasks)
         self._bind(named, "tasks." if isinstance(tasks, Mapping) or len(named) > 1 else "")
         count = len(named)
-        self.drawn = tasks_per_generation or count
-        if not 1 <= self.drawn <= count:
+        self.tasks_per_generation = tasks_per_generation or count
+        if not 1 <= self.tasks_per_generation <= count:
             raise ConfigError(
                 f"tasks_per_generation = {tasks_per_generation}: there are {count} tasks"
             )
@@ -151,19 +154,12 @@ class LearnerProblem(MetaProblem):
 
             setup, sample = sampled(setup, task, where)
         example = jax.eval_shape(self.parts.init, jax.random.key(0))
-        bound = self._filled(setup, self.parts.functions(), example)
+        bound = setup.bind(self._others | self.parts.functions(), example)
         if "updates" in task.sample:
             from metaevo.parts import conformance
 
             conformance.check_train(bound.learner, f"{where}.updates", "num_updates")
         return bound._replace(name=name, sample=sample).evaluated_for(self.weights)
-
-    def _filled(
-        self, setup: Setup, functions: Mapping[str, Callable[..., Any]], example: Any = None
-    ) -> Bound:
-        """Bind a learner with functions in its evolved slots."""
-        fixed = {slot: filling.function for slot, filling in self.fixed.items()}
-        return setup.bind({**fixed, **functions}, example)
 
     def on(
         self, tasks: Sequence[Any] | Mapping[str, Task], where: str = "tasks"
@@ -174,7 +170,7 @@ class LearnerProblem(MetaProblem):
         """
         other = copy.copy(self)
         other._bind(named_tasks(tasks), f"{where}.")
-        other.drawn, other.scales, other.elsewhere = len(other.bound), (), None
+        other.tasks_per_generation, other.scales, other.elsewhere = len(other.bound), (), None
         return other
 
     def unseen(self) -> "LearnerProblem | None":
@@ -194,7 +190,7 @@ class LearnerProblem(MetaProblem):
         `task` is by default the first one.
         """
         slots = {name: slot.functions[slot.compared[0]] for name, slot in self.slots.items()}
-        return self._filled(self._setups[task or self.tasks[0]], slots)
+        return self._setups[task or self.tasks[0]].bind(self._others | slots)
 
     @property
     def slots(self) -> dict[str, Slot]:
@@ -233,11 +229,6 @@ class LearnerProblem(MetaProblem):
         """The evolved parts, the learner and the environments."""
         what = f"{' and '.join(self.part_names)} for {short_name(self.learner)}"
         return f"{what} on {', '.join(self.tasks)}"
-
-    @property
-    def tasks_per_generation(self) -> int:
-        """Number of tasks that a generation draws."""
-        return self.drawn
 
     @property
     def working_set_bytes(self) -> int:

@@ -107,8 +107,6 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
     Raises:
         ConfigError: for an unknown name, or for a rule that is no distribution over numbers.
     """
-    if not rules:
-        return {}
     for name in rules:
         if name not in OWN and not str(name).startswith((ENV_PARAMS, HYPERPARAMS)):
             allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])

@@ -19,10 +19,10 @@ from metaevo.config.plain import PlainDict, is_name
 from metaevo.config.references import Kind, resolve
 from metaevo.evolution import devices
 from metaevo.parts import learners
-from metaevo.parts.part import HandWritten, Part, check, signature
+from metaevo.parts.part import HandWritten, Part, signature
 from metaevo.tasks.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl import envs
-from purerl.parts.evaluation import GreedyEvaluations
+from purerl.parts.evaluation import GreedyEvaluations, time_limit
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import (
     Environment,
@@ -65,8 +65,6 @@ class Task(TaskConfig):
     env: Any = ""
     """the environment: its name, `my_env.py:Class`, `my_package:Class`, or in Python a gymnax
     environment as a class or an object; empty if it has the name of the task"""
-    env_params: PlainDict = field(default_factory=dict)
-    """overrides of the environment's parameters"""
     train: PlainDict = field(default_factory=dict)
     """changes of the section train"""
     hyperparams: PlainDict = field(default_factory=dict)
@@ -100,14 +98,38 @@ class Bound(NamedTuple):
     """of the greedy policy during a training; None if the fitness needs none"""
 
     def evaluated_for(self, weights: FitnessConfig) -> "Bound":
-        """Return the task with the evaluations that a fitness needs."""
+        """Return the task with the evaluations that a fitness needs, at the task's longest.
+
+        Raises:
+            ConfigError: if episodes have no time limit, a training has fewer updates than
+                evaluations, or the learner's `train` is its own and cannot evaluate.
+        """
         if not weights.evaluation_return:
             return self._replace(evaluations=None)
-        from metaevo.tasks.evaluations import plan_evaluations
+        from metaevo.parts import conformance
 
+        config, count = self.learner.config, weights.evaluations
+        if count > config.num_updates:
+            raise ConfigError(
+                f"fitness.evaluations = {count}: must be at most {config.num_updates}, the updates "
+                f"of a training on {self.name}"
+            )
+        where = f"fitness.evaluation_return = {weights.evaluation_return:g}"
         params = self.env_params if self.sample is None else self.sample.longest(self.env_params)
-        planned = plan_evaluations(self.name, self.learner, params, weights)
-        return self._replace(evaluations=planned)
+        if (limit := time_limit(self.learner.env, params)) is None:
+            raise ConfigError(
+                f"{where}: episodes of {self.name} may have no end; "
+                "add `max_steps_in_episode: int` to the environment's parameters"
+            )
+        conformance.check_train(self.learner, where, "evaluations")
+        planned = GreedyEvaluations(count, weights.evaluation_episodes, limit)
+        evaluated = self._replace(evaluations=planned)
+        if evaluated.frames() >= 2**31:
+            raise ConfigError(
+                f"fitness.evaluations = {count}: with {planned.frames:,} environment steps each, "
+                "the frames of an agent must be less than 2^31"
+            )
+        return evaluated
 
     def frames(self, updates: Any = None) -> Any:
         """Return the environment steps of an agent's training, with those of its evaluations.
@@ -253,7 +275,10 @@ class Setup:
         if isinstance(part, HandWritten) and part.function in slot.functions.values():
             return meta_params
         if meta_params is None:
-            meta_params = check(where, part)
+            try:
+                meta_params = jax.eval_shape(part.init, jax.random.key(0))
+            except Exception as error:
+                raise failure(f"{where}: init(key) fails", error) from error
         train = learners.with_network(self.train)
 
         def apply(*arguments: Any) -> Any:

@@ -27,8 +27,6 @@ WHOLE = "whole training (fitness)"
 GREEDY = "evaluation of the greedy policy"
 """Name of the evaluations during a training, in figures and tables."""
 CURVES = "learning_curves.png"
-Curves = dict[str, tuple[np.ndarray, np.ndarray]]
-"""Environment steps [points] and returns [seeds, points], by names."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +63,14 @@ class TrainingResult:
             for point, steps in enumerate(self.steps.tolist())
         ]
 
-    def curves(self, name: str) -> Curves:
-        """Return the learning curves under this name, and those of the evaluations, if any.
-
-        The curve of the evaluations has points where there was one.
-        """
-        found: Curves = {name: (self.steps, self.returns)}
-        if self.evaluations is not None:
-            known = np.isfinite(self.evaluations).any(axis=0)
-            found[GREEDY] = self.steps[known], self.evaluations[:, known]
-        return found
-
     def draw(self, folder: str | Path) -> list[Path]:
         """Draw the mean learning curve with its 95% interval over agents; return the PNG file."""
         from metaevo.reports import plots
 
-        curves = self.curves(self.learner.env.name)
+        curves = {self.learner.env.name: (self.steps, self.returns)}
+        if self.evaluations is not None:  # at some of the points
+            known = np.isfinite(self.evaluations).any(axis=0)
+            curves[GREEDY] = self.steps[known], self.evaluations[:, known]
         panel = plots.Panel(curves, "environment steps", "return of finished episodes")
         figure = plots.draw_panels([panel], height=3.6)
         return [plots.save_figure(figure, files.make_folder(folder) / CURVES)]

@@ -111,8 +111,7 @@ def train(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
             "resumed from files"
         )
-    code = run_training(settings, run_dir=Path(run_dir), resume=resume)
-    if code:
+    if run_training(settings, run_dir=Path(run_dir), resume=resume):
         raise KeyboardInterrupt
     return load_training(run_dir)
 

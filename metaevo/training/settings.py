@@ -13,7 +13,7 @@ from metaevo.parts.part import of_key
 from metaevo.parts.resolve import fill
 from metaevo.runs.run import HasRun, RecordConfig
 from metaevo.tasks.fitness import FitnessConfig
-from metaevo.tasks.task import Bound, Setup, TaskConfig, learner_sections
+from metaevo.tasks.task import Setup, TaskConfig, learner_sections
 from metaevo.tuning.config import MOST
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Slot
@@ -92,7 +92,20 @@ class TrainSettings(HasRun):
         """
         from metaevo.tasks.population import Population  # it starts JAX
 
-        task, meta_params = make_task(self, run_path, given=given)
+        setup = Setup.of(self.learner, self.train, self.hyperparams, self.task)
+        if sampler(setup.env) is not None:
+            raise ConfigError(
+                f"task.env = {setup.name!r}: is a distribution of tasks, in which every agent gets "
+                "its own: evolve in it, but train in a single task"
+            )
+        functions, meta_params = {}, {}
+        for slot in learners.find(self.learner).slots:
+            name = slot.name
+            value = (given or {}).get(name, getattr(self, name))
+            part, meta_params[name] = fill(slot, value, run_path)
+            setup.check(f"{name} = {show(value)}", part, meta_params[name])
+            functions[name] = of_key(name, part.apply)
+        task = setup.bind(functions, meta_params)
         own = {name: getattr(self.run, name) for name in ("log_every", "chunk_size", "num_devices")}
         return Population(task, meta_params, self.fitness, **{"agents": self.seeds} | own | options)
 
@@ -126,41 +139,6 @@ def training_class(raw: PlainMapping) -> type[TrainSettings]:
         for slot in learners.find(learner).slots
     ]
     return extended(TrainSettings, [*learner_sections(learner), *slots])
-
-
-def make_task(
-    settings: Any,
-    run_path: Path | None = None,
-    *,
-    given: PlainMapping | None = None,
-) -> tuple[Bound, PlainDict]:
-    """Build the learner in its environment, and its functions.
-
-    Args:
-        settings: settings of a training run, or of a sweep's trial.
-        run_path: an existing run; its copies of evolved functions are used.
-        given: what fills slots instead of the settings.
-
-    Returns:
-        the task, and the meta-parameters of the functions by slot.
-
-    Raises:
-        ConfigError: if one of them cannot be built.
-    """
-    setup = Setup.of(settings.learner, settings.train, settings.hyperparams, settings.task)
-    if sampler(setup.env) is not None:
-        raise ConfigError(
-            f"task.env = {setup.name!r}: is a distribution of tasks, in which every agent gets its "
-            "own: evolve in it, but train in a single task"
-        )
-    functions, meta_params = {}, {}
-    for slot in learners.find(settings.learner).slots:
-        name = slot.name
-        value = (given or {}).get(name, getattr(settings, name))
-        part, meta_params[name] = fill(slot, value, run_path)
-        setup.check(f"{name} = {show(value)}", part, meta_params[name])
-        functions[name] = of_key(name, part.apply)
-    return setup.bind(functions, meta_params), meta_params
 
 
 def default_function(learner: str, slot: Slot) -> str:

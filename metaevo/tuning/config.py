@@ -51,11 +51,6 @@ class SweepConfig:
 
             check_url(self.storage)
 
-    @property
-    def prunes(self) -> bool:
-        """Whether the scheduler stops trials early."""
-        return self.scheduler != "none"
-
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings(HasRun):

@@ -62,13 +62,8 @@ class Program(ABC, Generic[S]):
     """trials at once, by default"""
     frames = 0
     """environment steps of a setting on one seed, to its end"""
-    length, unit = 1, "call"
-    """without frames: the sum of all `count` for a setting on one seed, and its unit"""
-
-    @property
-    def work(self) -> tuple[int, str]:
-        """The sum of all `count` for a setting on one seed, and its unit."""
-        return (self.frames, "frame") if self.frames else (self.length, self.unit)
+    work = 1, "call"
+    """the sum of all `count` for a setting on one seed, and its unit"""
 
     def __init__(self, settings: S) -> None:
         """Prepare the program of a static group; raise `ConfigError` if settings do not fit."""
@@ -206,8 +201,14 @@ def function_objective(
 
 
 def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
-    """Return the objective of a sweep's settings, in which a trial's values take their places."""
-    raw = to_dict(settings)
+    """Return the objective of a sweep's settings, in which a trial's values take their places.
+
+    The settings must allow every choice of the space, and both ends of every range.
+
+    Raises:
+        ConfigError: for anything wrong in the section `space`.
+    """
+    raw, space = to_dict(settings), free_space(settings.space)
 
     def settings_of(params: Params) -> C:
         values: PlainDict = {}
@@ -215,22 +216,6 @@ def settings_objective(settings: C, kind: type[Program[Any]]) -> Objective[C]:
             values = merge(values, nested(key, value))
         return from_dict(type(settings), merge(raw, values))
 
-    space = make_space(settings.space, settings_of)
-    return Objective(space, settings.sweep, settings_of, kind)
-
-
-def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> Space:
-    """Read the section `space` of settings.
-
-    Args:
-        rules: the section.
-        settings_of: returns the settings with the values of some of them, or raises `ConfigError`.
-            They must allow every choice, and both ends of every range.
-
-    Raises:
-        ConfigError: for anything wrong in the section.
-    """
-    space = free_space(rules)
     for key, entry in space.items():
         if (section := key.partition(".")[0]) in NOT_SEARCHABLE:
             raise ConfigError(
@@ -242,7 +227,7 @@ def make_space(rules: PlainMapping, settings_of: Callable[[Params], object]) -> 
         for value in values:
             with _named(key, value):
                 settings_of({key: value})
-    return space
+    return Objective(space, settings.sweep, settings_of, kind)
 
 
 @contextlib.contextmanager

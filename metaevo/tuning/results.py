@@ -83,7 +83,7 @@ def write_table(path: Path, trials: Sequence[Trial], space: Space) -> None:
     for row in rows:
         lists = {key: json.dumps(each) for key, each in row.items() if isinstance(each, list)}
         writer.writerow(row | lists)
-    files.write_text_atomic(path, text.getvalue())
+    files.write_atomic(path, text.getvalue())
 
 
 def confirmation(objective: Objective[Any], best: Trial, count: Count) -> PlainDict:

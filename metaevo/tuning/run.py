@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, PlainDict, dump_yaml
-from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
+from metaevo.config.files import read_json, write_atomic, write_json_atomic
 from metaevo.reports.page import Table
 from metaevo.runs.resume import forget_end
 from metaevo.runs.run import Kind, Run, open_run
@@ -176,5 +176,5 @@ def _confirm(
     names = ", ".join(objective.space)
     comment = f"Trial {best.number}, the best of a sweep over {names}. Its objective: {found}."
     settings = dump_yaml(objective.config_of(best.params))
-    write_text_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
+    write_atomic(directory.path / results.BEST, f"# {comment}\n{settings}")
     return confirmed

@@ -51,7 +51,7 @@ def rungs(config: SweepConfig) -> list[int]:
 
     A step is the training of the shortest rung. Without a pruner there is one step.
     """
-    if not config.prunes:
+    if config.scheduler == "none":
         return [1]
     count = math.floor(math.log(1 / config.min_fraction, config.eta) + 1e-9)
     return [config.eta**rung for rung in range(count + 1)]
@@ -68,7 +68,7 @@ def num_trials(config: SweepConfig, space: Space) -> int:
         count = sum(not isinstance(each, CategoricalDistribution) for each in entries)
         if count < 2:
             raise ConfigError(f"{where}: needs at least 2 ranges in the space, not {count}")
-        if config.prunes:  # it would see complete trials only
+        if config.scheduler != "none":  # it would see complete trials only
             raise ConfigError(f"{where}: needs sweep.scheduler = 'none', not {config.scheduler!r}")
     if config.sampler != "grid":
         return config.trials

@@ -5,7 +5,6 @@ backend and the state of Optuna's CMA-ES sampler, which `metaevo.tuning.cma` rep
 """
 
 import contextlib
-import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import optuna
 import sqlalchemy.exc
+from filelock import FileLock
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import (
     BaseStorage,
@@ -67,21 +67,19 @@ class JournalLock(JournalFileOpenLock):
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        self._path = path
-        self._held = contextlib.ExitStack()
+        self._path, self._lock = path, FileLock(f"{path}.lock")
 
     def acquire(self) -> bool:
         """Wait for the lock and repair the journal."""
         with contextlib.ExitStack() as stack:
-            place = self._path.with_name(f"{self._path.name}.lock")
-            stack.callback(os.close, files.lock(place, wait=True))
+            stack.enter_context(self._lock)
             files.drop_unfinished_line(self._path)
-            self._held = stack.pop_all()
+            stack.pop_all()
         return True
 
     def release(self) -> None:
         """Release the lock."""
-        self._held.close()
+        self._lock.release()
 
 
 def check_url(url: str) -> None:
@@ -112,7 +110,7 @@ def taking_turns(url: str | None) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         if url is not None and url.startswith("sqlite") and (file := make_url(url).database):
-            stack.callback(os.close, files.lock(Path(f"{file}.lock"), wait=True))
+            stack.enter_context(FileLock(f"{file}.lock"))
         yield
 
 

@@ -37,11 +37,7 @@ class Brax(SuiteEnvironment):
     suite = "brax"
 
     def __init__(
-        self,
-        name: str,
-        backend: Backend = "spring",
-        pool: int | None = None,
-        pool_seed: int = 0,
+        self, name: str, backend: Backend = "spring", pool: int | None = None, pool_seed: int = 0
     ):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
         if backend not in get_args(Backend):

@@ -41,13 +41,9 @@ class Features(Adapter):
         space = self.env.observation_space(params)
         if is_nested(space):
             return jnp.concatenate([_one_hot(*part).ravel() for part in _parts(space, obs)])
-        planes = getattr(self.env, "planes", None)
-        if planes:
-            channels = [
-                jax.nn.one_hot(obs[..., channel], count, dtype=jnp.float32)
-                for channel, count in enumerate(planes)
-            ]
-            obs = jnp.concatenate(channels, axis=-1)
+        if planes := getattr(self.env, "planes", None):
+            parts = [jax.nn.one_hot(obs[..., i], count) for i, count in enumerate(planes)]
+            obs = jnp.concatenate(parts, axis=-1)
         obs = _one_hot(space, obs)
         return obs if obs.ndim == 3 and not self.flat else obs.ravel()
 

@@ -1,4 +1,4 @@
-"""Common code of the grid environments, in NumPy: moves, distances and argument checks."""
+"""Common code of the grid environments, in NumPy: moves, what they reach, and argument checks."""
 
 import operator
 from typing import Any
@@ -61,19 +61,12 @@ def neighbours(is_wall: np.ndarray) -> np.ndarray:
     return table
 
 
-def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
-    """Return the number of moves from every cell to the goal, by breadth-first search.
-
-    From bool [rows, cols] to float64 [rows, cols]; infinite for walls and unreachable cells.
-    """
-    table = neighbours(is_wall)
-    steps = np.full(is_wall.size, np.inf)
-    steps[goal[0] * is_wall.shape[1] + goal[1]] = 0.0
-    frontier = np.flatnonzero(steps == 0.0)
-    distance = 0
+def reaching(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
+    """Return from which cells moves lead to the goal, itself included: bool [rows, cols]."""
+    table, reached = neighbours(is_wall), np.zeros(is_wall.size, bool)
+    frontier = np.array([goal[0] * is_wall.shape[1] + goal[1]])
     while frontier.size:  # moves are reversible, so neighbours of a cell can also reach it
-        distance += 1
-        reached = np.unique(table[:, frontier])
-        frontier = reached[np.isinf(steps[reached])]
-        steps[frontier] = distance
-    return steps.reshape(is_wall.shape)
+        reached[frontier] = True
+        near = np.unique(table[:, frontier])
+        frontier = near[~reached[near]]
+    return reached.reshape(is_wall.shape)

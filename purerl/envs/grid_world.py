@@ -90,7 +90,7 @@ class GridWorld(environment.Environment):
             is_start[grid.free_cell("start", start, self.is_wall)] = True
             if is_start[self.goal]:
                 raise ValueError(f"start and goal must differ, both are {self.goal}")
-        cut_off = np.argwhere(is_start & np.isinf(grid.distances(self.is_wall, self.goal)))
+        cut_off = np.argwhere(is_start & ~grid.reaching(self.is_wall, self.goal))
         if len(cut_off):
             cell = tuple(cut_off[0].tolist())
             raise ValueError(f"the goal {self.goal} cannot be reached from {cell}")
@@ -110,12 +110,7 @@ class GridWorld(environment.Environment):
     def step(
         self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams | None = None
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
-        """Step, and start the next episode where one ended.
-
-        Returns:
-            obs, state, reward, terminated, truncated, info; obs and state are the next episode's
-            first where the episode ended, `info["final_observation"]` is always this one's.
-        """
+        """Step, and start the next episode where one ended, see gymnax."""
         params = self.default_params if params is None else params
         slip_bits, start_bits = self._draw(key)
         moved, reward, terminated = self._move(slip_bits, state, action, params)

@@ -127,19 +127,10 @@ def check_name(name: str) -> None:
 
 def _hint(name: str) -> str:
     """Suggest close names for an unknown one, also if its suite is missing or wrong."""
-    known: dict[str, list[str]] = {}
-    for full in [*names(), *suite_names()]:
-        for alias in {full.lower(), full.lower().partition("/")[2]} - {""}:
-            known.setdefault(alias, []).append(full)
-    suite, slash, rest = name.lower().partition("/")
-    elsewhere = slash and suite not in SUITES  # the suite is misspelt or wrong
-    wanted, cutoff = (rest, 0.6) if elsewhere else (name.lower(), 0.4)
-    near = difflib.get_close_matches(wanted, known, n=4, cutoff=cutoff)
-    close = dict.fromkeys(full for alias in near for full in known[alias])
-    if close:
-        return f"did you mean {', '.join(list(close)[:5])}?"
-    suites = f"the suites {', '.join(SUITES)}"
-    return f"known are {suites}" if slash else f"known: {', '.join(names())}, and {suites}"
+    known = {full.lower(): full for full in [*names(), *suite_names()]}
+    if near := difflib.get_close_matches(name.lower(), known, n=5, cutoff=0.5):
+        return f"did you mean {', '.join(known[each] for each in near)}?"
+    return f"known: {', '.join(names())}, and the suites {', '.join(SUITES)}"
 
 
 @cache

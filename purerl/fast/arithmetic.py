@@ -184,13 +184,9 @@ def conv_general_dilated(
     if isinstance(padding, str):
         padding = jax.lax.padtype_to_pads(x.shape[1:3], (height, width), strides, padding)
     x = jnp.pad(x, ((0, 0), *padding, (0, 0)))
-    rows, columns = ((x.shape[1] - height) // strides[0], (x.shape[2] - width) // strides[1])
+    down, right = x.shape[1] - height + 1, x.shape[2] - width + 1  # places of the kernel
     windows = [
-        x[
-            :,
-            i : i + rows * strides[0] + 1 : strides[0],
-            j : j + columns * strides[1] + 1 : strides[1],
-        ]
+        x[:, i : i + down : strides[0], j : j + right : strides[1]]
         for i in range(height)
         for j in range(width)
     ]

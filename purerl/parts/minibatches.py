@@ -1,5 +1,7 @@
 """Several passes over a batch of rollouts, in minibatches."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -22,14 +24,17 @@ def check(config: BaseConfig, num_minibatches: int, *, whole_rollouts: bool) -> 
         )
 
 
-def order(
-    key: jax.Array, batch_size: int, num_minibatches: int, epochs: int, *, length: int
-) -> jax.Array:
-    """Return the rows of every minibatch [gradient steps, rows] int32.
+def steps(
+    config: Any, shuffle_key: jax.Array, slots_key: jax.Array, *, length: int
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Return the rows of every minibatch [S, rows] int32, and what its context has [S].
 
     Every pass visits all rows once, in a new random order, in which the `length` steps of an
     environment stay together.
     """
-    steps, count = epochs * num_minibatches, batch_size // length
-    order = permutations(key, epochs, count).reshape(steps, 1, -1)
-    return (count * jnp.arange(length)[None, :, None] + order).reshape(steps, -1)
+    epochs, parts, count = config.update_epochs, config.num_minibatches, config.batch_size // length
+    order = permutations(shuffle_key, epochs, count).reshape(epochs * parts, 1, -1)
+    rows = (count * jnp.arange(length)[None, :, None] + order).reshape(epochs * parts, -1)
+    epoch, part = jnp.divmod(jnp.arange(epochs * parts), parts)
+    keys = jax.random.split(slots_key, epochs * parts)
+    return rows, {"epoch": epoch / epochs, "minibatch": part / parts, "key": keys}

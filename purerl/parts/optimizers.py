@@ -177,8 +177,8 @@ def cosine_schedule(meta_params: MetaParams, context: Context) -> Hyperparams:
     )
 
 
-def scheduled(schedule: Schedule, meta_params: MetaParams, context: Context) -> Hyperparams:
-    """Return the hyperparams of an update.
+def scheduled(schedule: Schedule, meta_params: MetaParams, context: Context) -> Context:
+    """Return the context of an update with its hyperparams.
 
     Raises:
         TypeError: when traced, if they are other numbers than those of the context.
@@ -187,7 +187,7 @@ def scheduled(schedule: Schedule, meta_params: MetaParams, context: Context) -> 
     found = jax.tree.map(jnp.shape, hyperparams)
     if found != jax.tree.map(jnp.shape, context.hyperparams):
         raise TypeError(f"a schedule must return the hyperparams that it is given, not {found}")
-    return hyperparams
+    return context.replace(hyperparams=hyperparams)
 
 
 SCHEDULE = Slot(

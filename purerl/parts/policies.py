@@ -105,7 +105,7 @@ class SquashedGaussian(Gaussian):
         """
         std = jnp.exp(self._log_std())
         slope = sum(
-            weight * _log_slope_of_tanh(self.mean + node * std)
+            weight * log_slope_of_tanh(self.mean + node * std)
             for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
         )
         return super().entropy() + jnp.sum(slope, axis=-1)
@@ -138,7 +138,8 @@ def _bounds(action: jax.Array, space: Any) -> tuple[jax.Array, jax.Array]:
     return low, high
 
 
-def _log_slope_of_tanh(x: jax.Array) -> jax.Array:
+def log_slope_of_tanh(x: jax.Array) -> jax.Array:
+    """Return log(1 - tanh(x)^2) [...]."""
     return 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
 
 

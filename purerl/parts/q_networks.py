@@ -113,14 +113,8 @@ class QNetwork(nn.Module):
 
     def setup(self) -> None:
         """Create the layers."""
-        torso = (
-            self.obs_ndim,
-            self.hidden_sizes,
-            self.activation,
-            networks.LECUN_NORMAL,
-            self.layer_norm,
-        )
-        self.torso = networks.Torso(*torso)
+        layers = self.hidden_sizes, self.activation, networks.LECUN_NORMAL, self.layer_norm
+        self.torso = networks.Torso(self.obs_ndim, *layers)
         self.action_head = networks.dense(self.num_actions, networks.LECUN_NORMAL)
         if self.dueling:
             self.value_head = networks.dense(1, networks.LECUN_NORMAL)
@@ -154,17 +148,10 @@ class OwnQNetwork(OwnNetwork):
         return ActionValues(values.astype(jnp.float32).reshape(*shape, -1))
 
 
-def q_network(
-    env: Environment,
-    config: Any,
-    learner: str = "DQN",
-    *,
-    dueling: bool = False,
-    layer_norm: bool = False,
-) -> QNetwork | OwnQNetwork:
+def q_network(env: Environment, config: Any, learner: str, **layers: Any) -> QNetwork | OwnQNetwork:
     """Build the network of action values that fits an environment's spaces, or the user's own.
 
-    The learner's name is for the error.
+    The learner's name is for the error, and `layers` are settings of `QNetwork`.
 
     Raises:
         ValueError: if the action space is not discrete.
@@ -173,7 +160,7 @@ def q_network(
     num_actions, ndim = networks.num_actions(env, learner), networks.obs_ndim(env)
     if config.network is None:
         sizes = config.hidden_sizes, config.activation
-        return QNetwork(ndim, num_actions, *sizes, dueling, layer_norm)
+        return QNetwork(ndim, num_actions, *sizes, **layers)
     module = module_of(config.network, env.action_space(env.default_params))
     return OwnQNetwork(module, env, num_actions)
 

@@ -53,11 +53,8 @@ class ReplayConfig(BaseConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        interval, starts, waiting = (
-            self.train_interval,
-            self.learning_starts,
-            self.layout.waiting_rows,
-        )
+        interval, starts, total = self.train_interval, self.learning_starts, self.total_timesteps
+        waiting = self.layout.waiting_rows
         batch = f"batch_size = {self.batch_size}"
         if waiting:
             batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
@@ -71,8 +68,7 @@ class ReplayConfig(BaseConfig):
             f"buffer_size = {self.buffer_size}, in multiples of train_interval = {interval}, "
             f"must hold at least {batch}": self.layout.capacity >= max(needed, interval + waiting),
             f"learning_starts = {starts} must be at least {batch}": starts >= needed,
-            f"learning_starts = {starts} is beyond total_timesteps = {self.total_timesteps}": starts
-            <= self.total_timesteps,
+            f"learning_starts = {starts} is beyond total_timesteps = {total}": starts <= total,
         }
         for complaint, holds in checks.items():
             if not holds:

@@ -103,25 +103,17 @@ def collect(
         policy, memory = act(envs.obs, envs.memory)
         action = policy.sample(action_key)
         log_prob = policy.log_prob(action)
-        after, sums, outcome = step(
-            env,
-            env_params,
-            env_keys,
-            envs._replace(memory=memory),
-            sums,
-            action if hasattr(space, "n") else policy.bounded(action, space),
-            start,
-        )
+        taken = action if hasattr(space, "n") else policy.bounded(action, space)
+        before = envs._replace(memory=memory)
+        after, sums, outcome = step(env, env_params, env_keys, before, sums, taken, start)
         transition = Transition(envs.obs, action, log_prob, *outcome, envs.memory, keep(policy))
         return (after, sums), transition
 
-    step_keys = (
-        jax.random.split(action_key, num_steps),
-        jax.random.split(env_key, (num_steps, num_envs)),
-    )
+    action_keys = jax.random.split(action_key, num_steps)
+    keys = action_keys, jax.random.split(env_key, (num_steps, num_envs))
     carry = envs, zero_sums(num_envs)
     with jax.named_scope("rollout"):
-        (envs, sums), transitions = loops.scan(one_step, carry, step_keys, unroll=UNROLL)
+        (envs, sums), transitions = loops.scan(one_step, carry, keys, unroll=UNROLL)
     return envs, transitions, jax.tree.map(jnp.sum, sums)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import metaevo
 from metaevo.commands import evolve, judge, sweep, train
-from tests.metaevo.evolving import forget_code, task_of
+from tests.metaevo.evolving import forget_code
 from tests.processes import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "learner.md").read_text(encoding="utf-8")
@@ -81,7 +81,7 @@ MISTAKES = [
     ("def policy(", "def parameters(", "Reinforce has no method policy"),
     ("    train = training.train\n", "", "Reinforce has no method train"),
     ("self.network.init(network", "self.net.init(network", "Reinforce.init fails: Attribute.*net"),
-    ("self.frames_per_update", "None", r"Config.batch_size = None: must be an integer above 0"),
+    (" = 64\n", " = 64\n    batch_size = None\n", "Config.batch_size = None: must be an integer"),
     ("@dataclass(frozen=True)\nclass Config(training.BaseConfig)", "class Config",
      r"config = .*: must be a frozen dataclass"),
     ("def random_play", "def play", r"hyperparams: .* random_play"),
@@ -115,5 +115,5 @@ def test_a_mistake_is_named_before_compilation(folder, old, new, complaint):
     (folder / "my_reinforce.py").write_text(TEXT.replace(old, new), encoding="utf-8")
     raw = {"learner": NAME, "task": {"env": "CartPole-v1"}}
     with pytest.raises(metaevo.ConfigError, match=complaint) as caught:
-        task_of(raw)
+        metaevo.read_settings("train", raw).population()
     assert "\n" not in str(caught.value)

@@ -8,7 +8,6 @@ from metaevo.evolution import devices
 from metaevo.studies.settings import settings_class
 from metaevo.studies.study import Study
 from metaevo.studies.sweeps import make_objective, sweep_class
-from metaevo.training.settings import make_task, training_class
 
 GRID = {
     "learner": "q_learning",
@@ -28,11 +27,6 @@ EVOLUTION = GRID | {
 def settings_of(raw):
     """The settings that a YAML file with these contents gives."""
     return from_dict(settings_class(raw), raw)
-
-
-def task_of(raw):
-    """The task of a training with such settings."""
-    return make_task(from_dict(training_class(raw), raw))
 
 
 def objective_of(raw):

@@ -11,6 +11,7 @@ from metaevo.evolution.evosax import StrategyConfig
 from metaevo.evolution.loop import Evolution, EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import with_worst_for_failed
+from metaevo.judging.scores import Scores
 from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.problem import LearnerProblem
@@ -171,3 +172,12 @@ def q_problem(*tasks):
         hyperparams={"learning_rate": 0.1, "epsilon_start": 0.1},
         fitness=FitnessConfig(mean_return=0.0, reward_per_step=1.0),
     )
+
+
+def untuned(held_out, tasks=("task",), scale=None):
+    """Scores without tuning, by contender [seeds] or [tasks, seeds]; "learned" is a group."""
+    scores = np.stack([np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()])
+    front, groups = scores.shape[:3], tuple(name * (name == "learned") for name in held_out)
+    none, scale = np.empty((*front, 0)), None if scale is None else np.array(scale)
+    arrays = none, np.zeros(front, int), none, scores.astype(float)
+    return Scores(tuple(held_out), groups, tuple(tasks), *arrays, scale=scale)

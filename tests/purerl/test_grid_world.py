@@ -87,11 +87,10 @@ def test_random_starts_are_uniform_and_do_not_depend_on_the_slip():
     np.testing.assert_allclose(joint, np.outer(ends, [0.25, 0, 0.25, 0.25, 0.25, 0]), atol=bound)
 
 
-def test_distances():
+def test_cells_that_reach_the_goal():
     is_wall = np.array([[0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]], bool)
-    inf = np.inf
-    expected = [[6, inf, 0], [5, inf, 1], [4, 3, 2], [inf] * 3, [inf] * 3]
-    np.testing.assert_array_equal(grid.distances(is_wall, (0, 2)), expected)
+    expected = [[1, 0, 1], [1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
+    np.testing.assert_array_equal(grid.reaching(is_wall, (0, 2)), expected)
 
 
 TASKS = 300
@@ -120,9 +119,9 @@ def test_tasks(tasks):
     for params in drawn:
         layout = params.layout
         free = ~layout.is_wall.reshape(5, 5)
-        steps = grid.distances(~free, divmod(int(layout.goal), 5))
+        reaching = np.flatnonzero(grid.reaching(~free, divmod(int(layout.goal), 5)))
         begins = np.sort(layout.cells[: layout.num_starts])
-        np.testing.assert_array_equal(begins, np.flatnonzero(np.isfinite(steps) & (steps > 0)))
+        np.testing.assert_array_equal(begins, np.setdiff1d(reaching, layout.goal))
         assert free.ravel()[layout.goal]
         assert len(begins) >= 1
         np.testing.assert_array_equal(np.sort(layout.cells), np.arange(25))

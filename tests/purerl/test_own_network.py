@@ -171,4 +171,4 @@ def test_a_q_network(learner):
     train = learner.make_train(config, CARTPOLE, make_optimizer=optimizers.muon)
     arguments = KEY, learner.Hyperparams(), None, CARTPOLE.default_params
     assert jax.eval_shape(train, *arguments).state.params["params"]["kernel"].shape == (4, 2)
-    assert q_networks.q_network(CARTPOLE, config).num_actions == 2
+    assert q_networks.q_network(CARTPOLE, config, "DQN").num_actions == 2

@@ -2,12 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from metaevo.config import PlainDict, files, from_dict, to_dict
 from metaevo.judging.generality.tasks import CORE, FAMILIES, FOLDER, HORIZONS, benchmark
@@ -65,7 +64,18 @@ class Measured:
             worst = np.nanmin([*scores, *ends.random])
             rows.append(np.where(np.isnan(scores), worst, scores))
             scale.append((np.mean(ends.random), np.mean(ends.tuned)))
-        return untuned({self.rule: rows}, tasks=tasks, scale=scale)
+        held_out = np.array(rows)[np.newaxis, :, np.newaxis]
+        front = held_out.shape[:3]
+        return Scores(
+            contenders=(self.rule,),
+            groups=("",),
+            tasks=tuple(tasks),
+            screening=np.empty((*front, 0)),
+            finalists=np.zeros(front, int),
+            selection=np.empty((*front, 0)),
+            held_out=held_out,
+            scale=np.array(scale),
+        )
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
@@ -106,7 +116,7 @@ class Measured:
 
     def line(self) -> str:
         """Return the rule as a line of rows.json."""
-        row = {key: value for key, value in to_dict(self).items() if value is not None}
+        row = to_dict(self)
         return f"{json.dumps(row.pop('rule'))}: {json.dumps(row)}"
 
 
@@ -115,29 +125,3 @@ def recorded() -> list[Measured]:
     rows = files.read_json(FOLDER / "rows.json").items()
     found = [from_dict(Measured, {"rule": name, **row}) for name, row in rows]
     return sorted(found, key=lambda each: (-each.score().value, each.rule))
-
-
-def untuned(
-    held_out: Mapping[str, ArrayLike],
-    groups: Mapping[str, str] | None = None,
-    tasks: Sequence[str] = ("task",),
-    *,
-    scale: ArrayLike | None = None,
-) -> Scores:
-    """Return the scores of contenders without tuning, by contender [seeds] or [T, seeds].
-
-    `groups` are those of evolved contenders, and `scale` is [T, 2], as in `Scores`.
-    """
-    rows = [np.reshape(each, (len(tasks), 1, -1)) for each in held_out.values()]
-    scores = np.stack(rows).astype(np.float64)
-    front = scores.shape[:3]
-    return Scores(
-        contenders=tuple(held_out),
-        groups=tuple((groups or {}).get(name, "") for name in held_out),
-        tasks=tuple(tasks),
-        screening=np.empty((*front, 0)),
-        finalists=np.zeros(front, int),
-        selection=np.empty((*front, 0)),
-        held_out=scores,
-        scale=None if scale is None else np.asarray(scale, np.float64),
-    )

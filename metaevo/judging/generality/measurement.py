@@ -16,9 +16,8 @@ from metaevo.parts import learners
 from metaevo.runs.run_directory import commit
 from metaevo.runs.terminal import Progress
 from metaevo.statistics import FloatArray, fill_missing
-from metaevo.tasks.fitness import FitnessConfig
 from metaevo.tasks.population import Population
-from metaevo.training.settings import make_task, training_class
+from metaevo.training.settings import training_class
 
 CheckStop = Callable[[], None]
 """Called between chunks of agents; raises an exception to stop."""
@@ -74,11 +73,9 @@ def population_of(benchmark: Benchmark, task: str, rule: Rule) -> Population:
         fillings[rule.slot] = rule.text
     raw = {**benchmark.settings(task, rule.learner), **fillings}
     try:
-        bound, meta_params = make_task(from_dict(training_class(raw), raw))
+        return from_dict(training_class(raw), raw).population(agents=benchmark.seeds)
     except ConfigError as error:
         raise ConfigError(f"task {task}: {error}") from None
-    bound = bound._replace(name=task)
-    return Population(bound, meta_params, FitnessConfig(), agents=benchmark.seeds)
 
 
 class Measurement:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from metaevo.config.files import write_json_atomic
-from metaevo.judging.generality.measured import untuned
 from metaevo.runs.run_directory import RunDirectory
+from tests.metaevo.toy import untuned
 
 
 def write_records(path, config, kind, records, scores=None, *, finished=True):
@@ -16,7 +16,7 @@ def write_records(path, config, kind, records, scores=None, *, finished=True):
     if scores is not None and kind == "generation":
         table = {name: np.array(each, float).T for name, each in scores.items()}
         tasks = [f"t{place}" for place in range(max(each.ndim for each in table.values()))]
-        untuned(table, {"learned": "learned"}, tasks).save(run.scores_path)
+        untuned(table, tasks).save(run.scores_path)
     elif scores is not None:
         variants = [{"name": name, "scores": each} for name, each in scores.items()]
         write_json_atomic(run.evaluation_path, {"variants": variants})

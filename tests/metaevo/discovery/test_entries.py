@@ -11,7 +11,6 @@ from metaevo.config import ConfigError
 from metaevo.parts import learners, resolve, zoo
 from purerl.parts import losses, optimizers
 from purerl.types import Context
-from tests.metaevo.evolving import task_of
 from tests.metaevo.parts.test_formula import steps
 from tests.purerl.reference import trajectory
 
@@ -27,7 +26,7 @@ def test_an_entry_fills_its_slot(name):
     assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
     raw = {"learner": card["learner"], card["slot"]: entry.name}
     raw |= {"task": {"env": "GridWorld"}} if card["learner"] in ("q_learning", "lpg") else {}
-    task_of(raw)
+    metaevo.read_settings("train", raw).population()
 
 
 OUTPUTS = {

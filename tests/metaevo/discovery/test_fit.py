@@ -67,10 +67,10 @@ def formula(length, error):
 def test_the_front_has_only_improvements():
     given = [formula(5, 0.2), formula(1, 1.0), formula(3, 0.2), formula(9, 0.199), formula(7, 0.1)]
     given += [formula(3, 1.2), formula(11, float("nan"))]
-    assert [each.length for each in fit.front(given)] == [1, 3, 7]
+    assert [each.part.length for each in fit.front(given)] == [1, 3, 7]
     given = [formula(1, 1.0), formula(3, 0.99), formula(5, 0.1), formula(7, 0.09), formula(9, 0.01)]
-    assert [each.length for each in fit.thinned(given, 3)] == [1, 5, 9]
-    assert [each.length for each in fit.thinned(given, 1)] == [9]
+    assert [each.part.length for each in fit.thinned(given, 3)] == [1, 5, 9]
+    assert [each.part.length for each in fit.thinned(given, 1)] == [9]
     assert fit.thinned(given, 9) == given
 
 

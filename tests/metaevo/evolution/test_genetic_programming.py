@@ -27,8 +27,6 @@ class Regression(MetaProblem):
         self.programs = Programs(
             DEPTH,
             lambda meta_params: self.outputs(meta_params, POINTS),
-            lambda outputs: jnp.all(jnp.isfinite(outputs), -1) & jnp.any(outputs != 0, -1),
-            lambda one, other: jnp.all(abs(one - other) <= 1e-6 * (1 + abs(one)), -1),
             lambda meta_params: text(meta_params["codes"][0], meta_params["constants"][0], ["x"]),
         )
 

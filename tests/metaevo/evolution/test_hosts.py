@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from metaevo.commands import processes
-from metaevo.commands.evolve import several_processes
 from metaevo.config import ConfigError
 from metaevo.evolution import devices
 
@@ -20,8 +19,6 @@ SLURM = {
     "SLURM_PROCID": "2",
     "SLURM_LOCALID": "0",
 }
-
-
 VARIABLES = {
     "JAX_COORDINATOR_ADDRESS": "node1:1234",
     "JAX_NUM_PROCESSES": "4",
@@ -64,7 +61,7 @@ FOUND_BY_JAX = {}
 def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    assert several_processes(argv) == expected
+    assert processes.wanted(argv) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ def test_flags_variables_and_clusters(monkeypatch, argv, environ, expected):
 )
 def test_incomplete_or_impossible_flags_are_refused(argv, reason):
     with pytest.raises(ConfigError, match=re.escape(reason)):
-        several_processes(argv)
+        processes.wanted(argv)
 
 
 def refuse():

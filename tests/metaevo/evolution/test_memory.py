@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import devices, hosts, memory
+from metaevo.evolution import devices, memory
 from metaevo.evolution.rows import choose_chunk_size
 from tests.metaevo.toy import Quadratic, assert_same, begun, evolution, run
 
@@ -47,7 +47,7 @@ def test_other_failures_end_the_evolution(monkeypatch):
     several = {4: failing(8), 1: failing(1)}
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     for size, this in several.items():
-        with pytest.raises(hosts.LostError, match=rf"--resume --evolution\.chunk_size {size}"):
+        with pytest.raises(memory.LostError, match=rf"--resume --evolution\.chunk_size {size}"):
             this.run(None, 1)
 
 

@@ -4,6 +4,7 @@ import pytest
 from metaevo.config import ConfigError
 from metaevo.config.space import free_space
 from metaevo.judging.budget import QUICK, Budget
+from metaevo.judging.judge import judge
 
 SPACE = {
     "a": {"uniform": [-1.0, 3.0]},
@@ -52,8 +53,8 @@ def test_the_untuned_setting_is_a_finalist():
 @pytest.mark.parametrize("name", ["screening_seeds", "finalists", "selection_seeds", "seeds"])
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "8"])
 def test_a_budget_of_nothing_is_refused(name, value):
-    with pytest.raises(ValueError, match=rf"^{name} = .*: must be an integer of at least \d$"):
-        Budget(**{name: value})
+    with pytest.raises(ConfigError, match=rf"^{name} = .*: must be "):
+        judge([], Budget(**{name: value}))
 
 
 def test_a_budget_counts_its_agents():

@@ -6,14 +6,13 @@ import pytest
 import metaevo
 from metaevo.config import ConfigError
 from metaevo.evolution.problem import Purpose, keys_for
-from metaevo.judging.generality.measured import untuned
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
 from purerl.parts import losses
-from tests.metaevo.toy import GRID, TRAIN, q_problem
+from tests.metaevo.toy import GRID, TRAIN, q_problem, untuned
 
 SPACE = {"learning_rate": {"log_uniform": [0.05, 1.0]}}
 BUDGET = metaevo.Budget(settings=4, screening_seeds=2, finalists=3, selection_seeds=2, seeds=3)
@@ -96,7 +95,7 @@ def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
     for given, message in (
         ([], "at least one"),
         ([rivals[1], rivals[1]], "two are called 'squared'"),
-        ([wrong], "learned: .*must be"),
+        ([wrong], "learned is .*must be"),
     ):
         with pytest.raises(ConfigError, match=message):
             metaevo.judge(given, BUDGET)

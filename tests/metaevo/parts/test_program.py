@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolution import postfix, variation
+from metaevo.evolution import genetic, postfix, variation
 from metaevo.evolution.evosax import StrategyConfig
 from metaevo.parts import formula, interpreter, languages, program
 from metaevo.parts.expressions import compiled, parse
@@ -233,7 +233,7 @@ def test_a_program_that_gives_the_slope_has_the_same_fingerprint_as_its_loss():
     value = program.Program(slot="policy_loss")
     first, length = fingerprints(slope, "log_ratio * advantage - ratio * advantage", "length")
     (second,) = fingerprints(value, "log_ratio ** 2 * advantage / 2 - ratio * advantage")
-    assert languages.is_same(first, second)
+    assert genetic.is_same(first, second)
     np.testing.assert_allclose(length, LANGUAGES["policy_loss"].batch()["length"], rtol=1e-5)
 
 
@@ -261,11 +261,11 @@ def test_every_input_varies_over_the_batch_is_finite_and_may_be_in_a_program(slo
 def test_validity():
     config = program.Program(slot="policy_loss")
     outputs = fingerprints(config, "-ratio * advantage", "advantage ** 2", "sign(log_ratio)")
-    assert languages.is_valid(outputs).tolist() == [True, False, False]
+    assert genetic.is_useful(outputs).tolist() == [True, False, False]
     no_program = {"codes": jnp.full((1, 24), 3), "constants": jnp.zeros((1, 24))}
     for gives in ("value", "slope"):
         config = program.Program("policy_loss", gives=gives, operations=("add",))
-        assert not languages.is_valid(config.fingerprint(no_program))
+        assert not genetic.is_useful(config.fingerprint(no_program))
 
 
 @pytest.mark.parametrize(
@@ -284,4 +284,4 @@ def test_validity():
 def test_duplicates(first, second, same):
     config = program.Program(slot="policy_loss")
     pair = fingerprints(config, first, second)
-    assert languages.is_same(*pair) == languages.is_same(*pair[::-1]) == same
+    assert genetic.is_same(*pair) == genetic.is_same(*pair[::-1]) == same

@@ -151,7 +151,7 @@ def test_a_file_fills_its_slot_with_what_its_init_returns_and_is_copied(tmp_path
     assert_same(resolve.fill(slot, f"{file}:ScheduledAdam").meta_params, drawn)
     with pytest.raises(ConfigError, match="make_optimizer"):
         resolve.fill(losses.VALUE_LOSS, str(file))
-    assert resolve.seen_in_slot(slot, str(file)) == []
+    assert resolve.seen_by(file) == []
     resolve.keep(run, slot, str(file))
     forget_code(monkeypatch)
     assert_same(resolve.fill(slot, str(file), run).meta_params, drawn)

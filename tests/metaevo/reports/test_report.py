@@ -4,12 +4,12 @@ from markupsafe import escape
 from PIL import Image
 
 from metaevo.config import ConfigError
-from metaevo.judging.generality.measured import untuned
 from metaevo.parts import learners
 from metaevo.parts.part import HandWritten
 from metaevo.reports import film, page, pictures, plots, results, slots
 from purerl import lpg, ppo
 from purerl.parts import losses, optimizers, returns
+from tests.metaevo.toy import untuned
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
 FORMULA = r"$\frac{$ costs $1"
@@ -24,8 +24,8 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
         page.Image(HOSTILE, tmp_path / "figure.png", HOSTILE),
         page.folded(HOSTILE, {HOSTILE: HOSTILE, "deep": {HOSTILE: [HOSTILE]}}),
     ]
-    path = page.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
-    html = path.read_text(encoding="utf-8")
+    page.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "<script>" not in html
     assert html.count(str(escape(HOSTILE))) >= 12
     scores = untuned({FORMULA: [1.0, 2.0], "other": [1.0, 2.0]})
@@ -38,7 +38,8 @@ def test_hostile_text_is_shown_not_interpreted(tmp_path):
 
 
 def test_a_report_that_fails_leaves_the_old_one(tmp_path):
-    path = page.write_report(tmp_path / "r.html", "old", "", [])
+    path = tmp_path / "r.html"
+    page.write_report(path, "old", "", [])
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=r"missing\.png"):
         page.write_report(path, "new", "", [page.Image("", tmp_path / "missing.png")])
@@ -51,7 +52,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
 def test_the_terminal_shows_boxes_last(tmp_path, capsys):
     table = page.Table("Scores", ["name", "score"], [["a", 1.5], ["b", 10.25]], highlight=[1])
     sections = [page.Text("Better", ["It is."], "better"), table, page.folded("Rest", {"x": 1})]
-    page.write_report(tmp_path / "r.html", "", "", sections, show=True)
+    page.write_report(tmp_path / "r.html", "", "", sections)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
     assert lines[0] == ["Scores"]
     assert lines[3:-1] == [["a", "1.50"], [">", "b", "10.25"], ["Better:", "It", "is."]]

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.commands.run_options import run_parser
+from metaevo.commands.run_options import parse_settings, run_parser
 from metaevo.config import ConfigError, DiskError
-from metaevo.config.files import write_json_atomic, write_text_atomic
+from metaevo.config.files import write_atomic, write_json_atomic
 from metaevo.runs.finding import run_path
 from metaevo.runs.resume import forget_end
 from metaevo.runs.run import HasRun, Kind, RecordConfig, open_run
@@ -125,7 +125,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
-            write_text_atomic(path, "new")
+            write_atomic(path, "new")
     assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
 
@@ -234,7 +234,8 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     begin("elsewhere/d", 5)
     latest = Path("runs/evolve_value_loss/a")
     assert run_path("latest") == latest
-    assert run_parser("train").parse_args(["--run-dir", "latest"]).run_dir == latest
+    flags = ["--config", "train/ppo_cartpole", "--run-dir", "latest"]
+    assert parse_settings(run_parser("train"), flags)[1].run_dir == latest
     assert run_path("runs/c") == Path("runs/c")
 
 

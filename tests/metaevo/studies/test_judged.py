@@ -11,10 +11,10 @@ from metaevo.commands.evolve import main as evolve
 from metaevo.config import ConfigError, load_yaml
 from metaevo.evolution.problem import Purpose
 from metaevo.judging import tables
-from metaevo.judging.generality.measured import untuned
 from metaevo.judging.scores import Scores
 from metaevo.studies.settings import EvaluationConfig, resized
 from tests.metaevo import evolving
+from tests.metaevo.toy import untuned
 
 TINY = evolving.EVOLUTION | {
     "evaluation": {
@@ -68,7 +68,7 @@ def planted(gains, scale, seeds=64):
         for name, place in places.items()
     }
     names = [f"t{index}" for index in range(len(gains))]
-    return untuned(held_out, {"learned": "learned"}, names, scale=scale)
+    return untuned(held_out, names, scale)
 
 
 def test_the_table_and_the_verdict_of_unseen_tasks_agree():

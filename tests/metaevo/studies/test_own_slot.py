@@ -4,8 +4,9 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.parts import Formula, Program
+from metaevo.studies.reading import read_settings
 from purerl.types import Context
-from tests.metaevo.evolving import study_of, task_of
+from tests.metaevo.evolving import study_of
 
 LEARNER = """import jax.numpy as jnp
 
@@ -129,9 +130,9 @@ def test_a_formula_of_an_unknown_slot_waits_for_its_learner():
 def test_its_functions_are_settings(folder):
     learner = {key: SETTINGS[key] for key in ("learner", "task", "train")}
     for name in ("difference", "doubled", "my_rule.py"):
-        task_of({**learner, "advantage_rule": name})
+        read_settings("train", learner, {"advantage_rule": name}).population()
     with pytest.raises(ConfigError, match="must be one of difference, clipped, doubled, the dir"):
-        task_of({**learner, "advantage_rule": "huber"})
+        read_settings("train", learner, {"advantage_rule": "huber"}).population()
     evaluation = {**SETTINGS["evaluation"], "contenders": ["doubled"]}
     study = study_of({**SETTINGS, "evolve": "my_rule.py", "evaluation": evaluation})
     with pytest.raises(ConfigError, match=r"evaluation\.contenders"):

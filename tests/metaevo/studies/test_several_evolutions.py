@@ -41,7 +41,7 @@ def settings_of(count, **evaluation):
 def run(path, count, *, resume=False, **evaluation):
     settings = settings_of(count, **evaluation)
     study = Study(settings.build(path if resume else None), settings)
-    assert run_evolutions(study, settings, run_dir=path, resume=resume) == 0
+    assert run_evolutions(study, run_dir=path, resume=resume) == 0
     return metaevo.Scores.load(path / "scores.npz")
 
 
@@ -103,7 +103,8 @@ def test_another_judgement_does_not_change_the_evolutions(several, folder):
     unseen = metaevo.Scores.load(path / "unseen.npz")
     assert unseen.contenders == scores.contenders
     assert unseen.tasks == ("wide",)
-    table = Evolutions(path, settings_of(2)).table({"scores": scores, "unseen": unseen})
+    study = Study(settings_of(2).build(), settings_of(2))
+    table = Evolutions(path, study).table({"scores": scores, "unseen": unseen})
     assert [row[0] for row in table.rows][:3] == ["seed 3", "seed 4", "all"]
     assert table.rows[2][2] == pytest.approx(np.mean([row[2] for row in table.rows[:2]]))
     assert table.rows[-1][2] == scores.iqm(scores.verdict().baseline).value

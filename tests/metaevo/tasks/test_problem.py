@@ -5,7 +5,7 @@ import pytest
 
 import metaevo
 from examples import tilted
-from metaevo.config import DeviceError
+from metaevo.config.plain import DeviceError
 from metaevo.parts.resolve import seen_by
 from metaevo.tasks.scales import measure_scales
 from metaevo.tasks.task import Bound

@@ -195,9 +195,7 @@ def test_a_run_on_tasks_is_judged_on_each_task(tmp_path):
         },
     })  # fmt: skip
     path = tmp_path / "run"
-    assert (
-        run_evolutions(Study(settings.build(), settings), settings, run_dir=path, resume=False) == 0
-    )
+    assert run_evolutions(Study(settings.build(), settings), run_dir=path, resume=False) == 0
     assert evaluate(["--run-dir", str(path), "--evaluation.seeds", "4"]) == 0
     scores = metaevo.Scores.load(path / "transfer" / "tasks" / "scores.npz")
     assert scores.tasks == ("slippery", "GridWorld")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.config import from_dict
-from metaevo.training.settings import title_of, training_class
+from metaevo.training.settings import title_of
 
 SIZES = {
     "env": "GridWorld",
@@ -62,8 +61,7 @@ def test_a_run_directory_gives_the_same_and_is_loaded_again(result, tmp_path):
     ],
 )
 def test_the_curve_of_a_report_names_the_functions_that_are_not_the_default(functions, named):
-    raw = {"learner": "ppo", **functions}
-    title = title_of(from_dict(training_class(raw), raw))
+    title = title_of(metaevo.read_settings("train", {"learner": "ppo", **functions}))
     assert [word.strip(",") for word in title.split() if word not in ("ppo", "with")] == named
 
 

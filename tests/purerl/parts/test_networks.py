@@ -54,7 +54,7 @@ def test_scales_of_a_new_q_network():
     """LeCun et al. 1998, section 4.6: variance 1 / inputs, independent numbers, biases zero."""
     env, env_params = envs.make("Breakout-MinAtar", observations="flat")
     config = dqn.Config(hidden_sizes=(256, 256))
-    network = q_networks.q_network(env, config, dueling=True)
+    network = q_networks.q_network(env, config, "DQN", dueling=True)
     init = jax.jit(network.init)
     keys = jax.random.split(jax.random.key(0), 8)
     obs = jnp.zeros(env.observation_space(env_params).shape)
