@@ -9,6 +9,7 @@ from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
+from metaevo.studies.settings import EvaluationConfig
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
 from purerl.parts import losses
@@ -92,13 +93,14 @@ def test_several_tasks_have_scores_and_scales_of_their_own():
 
 def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
     wrong = Contender("learned", problem, {"x": np.zeros(3)})
-    for given, message in (
-        ([], "at least one"),
-        ([rivals[1], rivals[1]], "two are called 'squared'"),
-        ([wrong], "learned is .*must be"),
+    for given, budget, message in (
+        ([], EvaluationConfig(), "at least one"),  # such settings are a budget
+        ([rivals[1], rivals[1]], BUDGET, "two are called 'squared'"),
+        ([wrong], BUDGET, "learned is .*must be"),
+        (rivals, {"seeds": 4}, "budget = .*must be"),
     ):
         with pytest.raises(ConfigError, match=message):
-            metaevo.judge(given, BUDGET)
+            metaevo.judge(given, budget)
     with pytest.raises(ConfigError, match=r"space\.gamm: no tunable"):
         metaevo.judge(rivals, BUDGET, space={"gamm": [0.9]})
 
