@@ -63,9 +63,8 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     assert sum(trained) == TRAIN["total_timesteps"] * 2 * BUDGET.agents
     with pytest.raises(ConfigError, match="other contenders or settings"):
         metaevo.judge(rivals, BUDGET, space={"learning_rate": [0.1, 0.2]}, path=path)
-    other = rivals[0]._replace(
-        meta_params=jax.tree.map(lambda leaf: leaf + 1, rivals[0].meta_params)
-    )
+    moved = jax.tree.map(lambda leaf: leaf + 1, rivals[0].meta_params)
+    other = rivals[0]._replace(meta_params=moved)
     for wrong in (other, rivals[0]._replace(name="other")):
         with pytest.raises(ConfigError, match="other contenders or settings"):
             metaevo.judge([wrong, *rivals[1:]], BUDGET, space=SPACE, path=path)
