@@ -1,7 +1,5 @@
 """Command line of `metaevo distill`."""
 
-from pathlib import Path
-
 from metaevo.commands.evaluate import settings_of_run, with_unseen
 from metaevo.commands.run_options import computing
 from metaevo.config import ConfigError
@@ -11,7 +9,7 @@ def main(argv: list[str]) -> int:
     """Parse a command line, distill, return the exit code."""
     parser = computing("distill")
     parser.add_argument(
-        "run_dir", nargs="?", type=Path, metavar="RUN",
+        "run_dir", nargs="?", metavar="RUN",
         help="the run that evolved it; latest: the last run",
     )  # fmt: skip
     text = "results go to RUN/distill/NAME; default: the slot's name"

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     """Parse a command line, compare, return the exit code."""
     parser = computing("evaluate")
     text = "the run that evolved it; latest: the last run"
-    parser.add_argument("--run-dir", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--run-dir", metavar="DIR", help=text)
     text = "results go to DIR/transfer/NAME; default: the environment's name"
     parser.add_argument("--name", help=text)
     parser.add_argument(

@@ -66,7 +66,7 @@ def run_parser(command: str) -> Parser:
     """Return the parser of a command with a run directory."""
     parser = computing(command)
     text = "default: runs/<experiment>/<timestamp>; latest is the newest run"
-    parser.add_argument("--run-dir", type=Path, metavar="DIR", help=text)
+    parser.add_argument("--run-dir", metavar="DIR", help=text)
     parser.add_argument("--resume", action="store_true", help="continue the run in --run-dir")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see how it all works")
     parser.add_argument(
@@ -115,10 +115,12 @@ def parse_settings(
     if args.help == "short":
         parser.print_help()
         raise SystemExit(0)
-    if str(getattr(args, "run_dir", "")) == "latest":
+    if (named := getattr(args, "run_dir", None)) == "latest":
         from metaevo.runs.finding import run_path
 
-        args.run_dir = run_path("latest")
+        args.run_dir = run_path(named)
+    elif named is not None:  # `./latest`, too
+        args.run_dir = Path(named)
     given, command = _groups(rest), parser.prog.split()[-1]
     short = {name: value for name, value in vars(args).items() if "." in name and value is not None}
     overrides = _parse_overrides({**short, **{name: each for name, each in given.items() if each}})

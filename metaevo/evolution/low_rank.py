@@ -63,8 +63,8 @@ class LowRankES(CommonSettings):
     """Open_ES with perturbations of low rank, see the top of this file."""
 
     has_mean: ClassVar[bool] = True
+    algorithm: ClassVar[str] = LOW_RANK  # type: ignore[misc]
 
-    algorithm: str = LOW_RANK
     optimizer: Literal["auto", "adam", "sgd", "rmsprop"] = "auto"
     """of the mean; auto is adam"""
     rank: Annotated[int, Gt(0)] = 1
@@ -80,7 +80,7 @@ class LowRankES(CommonSettings):
 
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> State:
         """Return the state before generation 0; its mean is that of Open_ES with the same key."""
-        mean = init_solution(jax.random.split(key)[0])
+        mean = jax.tree.map(jnp.asarray, init_solution(jax.random.split(key)[0]))
         return State(mean, self._optimizer(jnp.int32(0)).init(mean), jnp.int32(0))
 
     def ask(self, key: jax.Array, state: State) -> tuple[Cloud, State]:

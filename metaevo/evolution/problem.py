@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, failure, show
+from metaevo.config import ConfigError, show
 from purerl.types import PyTree
 
 if TYPE_CHECKING:
@@ -195,23 +195,24 @@ def check_like(wanted: PyTree, found: PyTree, what: str, front: tuple[int, ...] 
 
     Its leaves have the axes in front, too.
     """
+    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*front, *x.shape), x.dtype), wanted)
+    expected = show(outline(wanted))
     try:
         found = jax.eval_shape(lambda tree: tree, found)
-    except TypeError as error:
-        raise failure(f"{what} = {show(found)}: must be a tree of arrays", error) from None
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{what} = {show(found)}: must be arrays, {expected}") from None
     structures: Any = jax.tree.structure(found), jax.tree.structure(wanted)
     if structures[0] != structures[1]:
-        raise ConfigError(f"{what} is {show(outline(found))}: must be {show(outline(wanted))}")
+        raise ConfigError(f"{what} is {show(outline(found))}: must be {expected}")
     paths = jax.tree_util.tree_leaves_with_path(wanted)
     for (path, like), leaf in zip(paths, jax.tree.leaves(found), strict=True):
         kinds = jax.dtypes.prng_key, jnp.floating, jnp.integer, jnp.bool_
         same = all(
             jnp.issubdtype(leaf.dtype, kind) == jnp.issubdtype(like.dtype, kind) for kind in kinds
         )
-        if leaf.shape != (*front, *like.shape) or not same:
-            expected = f"{like.dtype}{[*front, *like.shape]}"
+        if leaf.shape != like.shape or not same:
             place = f"{what}{jax.tree_util.keystr(path)}"
-            raise ConfigError(f"{place} is {outline(leaf)}: must be {expected}")
+            raise ConfigError(f"{place} is {outline(leaf)}: must be {outline(like)}")
 
 
 class Purpose(enum.IntEnum):

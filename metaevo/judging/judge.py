@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, files, from_dict, to_dict
+from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.evolution.problem import (
     Contender,
     Purpose,
@@ -334,7 +334,10 @@ def judge(
         >>> print(scores.verdict())
     """
     entered = [one if isinstance(one, Contender) else one.contender() for one in contenders]
-    checked = from_dict(Budget, to_dict(budget or Budget()))
+    if not isinstance(budget, Budget | None):
+        raise ConfigError(f"budget = {show(budget)}: must be a metaevo.Budget")
+    numbers = vars(budget or Budget())  # of settings of an evaluation, which have more, too
+    checked = from_dict(Budget, {each.name: numbers[each.name] for each in fields(Budget)})
     judgement = Judgement(entered, checked, space=space, seed=seed)
     file = None if path is None else Path(path)
     if file is not None and file.exists():

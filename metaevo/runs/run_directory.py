@@ -133,7 +133,7 @@ class RunDirectory:
         """
         path = self.path / ".lock"
         # The kernel drops the lock with the process, however that ends: no stale lock is left.
-        lock = FileLock(path, timeout=0)
+        lock = FileLock(path, timeout=0, fallback_to_soft=False)
         try:
             lock.acquire()
         except Timeout:

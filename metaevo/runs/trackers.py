@@ -45,7 +45,7 @@ _START_SECONDS, _FINISH_SECONDS = 20.0, 60.0
 _ENVIRONMENT = {
     "WANDB_SILENT": "true",
     "WANDB_X_SERVICE_WAIT": "300",  # its process starts slowly on a busy machine
-    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     "GIT_PYTHON_REFRESH": "quiet",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",

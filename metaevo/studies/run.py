@@ -40,29 +40,6 @@ HARMLESS = (
 """Settings that a resumed run may change, too."""
 
 
-def plan(study: Study) -> Table:
-    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
-    from metaevo.studies.changed import planned
-
-    study.check()
-    problem, settings = study.problem, study.settings
-    config, count = settings.evolution, settings.run.evolution_seeds
-    evolution = Evolution(problem, study.strategy, config)
-    candidates, seeds = evolution.population_size, config.seeds_per_candidate
-    tasks = problem.tasks_per_generation
-    shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
-    rows = [
-        ["evolved", problem.title],
-        ["evolutions", f"{count} of {config.generations:,} generations"],
-        ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
-        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
-        ["frames, without validation", f"{count * config.generations * evolution.frames:,}"],
-        *planned(study.judgements(judged)),
-    ]
-    return Table("Plan", ["", ""], rows)
-
-
 def run_evolutions(study: Study, *, run_dir: Path | None, resume: bool) -> int:
     """Run `run.evolution_seeds` evolutions; judge and report them together.
 
@@ -91,6 +68,29 @@ def run_evolutions(study: Study, *, run_dir: Path | None, resume: bool) -> int:
         run = devices.raise_on_all(lambda: stack.enter_context(alive))
         _lead(study, run)
     return run.stop.exit_code
+
+
+def plan(study: Study) -> Table:
+    """Return what a run would compute; raises `ConfigError` as `run_evolutions` does."""
+    from metaevo.studies.changed import planned
+
+    study.check()
+    problem, settings = study.problem, study.settings
+    config, count = settings.evolution, settings.run.evolution_seeds
+    evolution = Evolution(problem, study.strategy, config)
+    candidates, seeds = evolution.population_size, config.seeds_per_candidate
+    tasks = problem.tasks_per_generation
+    shapes = jax.eval_shape(problem.init, jax.random.key(0))
+    judged = {f"{LEARNED} {number}": shapes for number in range(count)}
+    rows = [
+        ["evolved", problem.title],
+        ["evolutions", f"{count} of {config.generations:,} generations"],
+        ["agents of a generation", f"{candidates:,} candidates x {seeds} seeds x {tasks} tasks"],
+        ["agents at once", f"{evolution.chunk_size} on each of {evolution.num_devices} devices"],
+        ["frames, without validation", f"{count * config.generations * evolution.frames:,}"],
+        *planned(study.judgements(judged)),
+    ]
+    return Table("Plan", ["", ""], rows)
 
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> None:

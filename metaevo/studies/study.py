@@ -85,7 +85,8 @@ class Study:
     @cached_property
     def strategy(self) -> Strategy:
         """The strategy of its evolutions; `ConfigError` if it cannot be made."""
-        return self._strategy or self.settings.strategy.build()
+        own = self._strategy
+        return self.settings.strategy.build() if own is None else own
 
     def check(self) -> None:
         """Raise `ConfigError`, before anything is compiled, if the settings are invalid."""

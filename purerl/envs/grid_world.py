@@ -110,7 +110,11 @@ class GridWorld(environment.Environment):
     def step(
         self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams | None = None
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
-        """Step, and start the next episode where one ended, see gymnax."""
+        """Step, and start the next episode where one ended, as gymnax does.
+
+        Return obs, state, reward, terminated, truncated, info. Where an episode ended, obs and
+        state are the next one's first; `info["final_observation"]` is always of this step.
+        """
         params = self.default_params if params is None else params
         slip_bits, start_bits = self._draw(key)
         moved, reward, terminated = self._move(slip_bits, state, action, params)

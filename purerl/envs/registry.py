@@ -128,7 +128,9 @@ def check_name(name: str) -> None:
 def _hint(name: str) -> str:
     """Suggest close names for an unknown one, also if its suite is missing or wrong."""
     known = {full.lower(): full for full in [*names(), *suite_names()]}
-    if near := difflib.get_close_matches(name.lower(), known, n=5, cutoff=0.5):
+    suite, _, rest = name.lower().rpartition("/")
+    wanted = name.lower() if suite in SUITES else rest
+    if near := difflib.get_close_matches(wanted, known, n=5, cutoff=0.5):
         return f"did you mean {', '.join(known[each] for each in near)}?"
     return f"known: {', '.join(names())}, and the suites {', '.join(SUITES)}"
 

@@ -78,7 +78,10 @@ def hash_2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Arra
 
 def _counters(shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     """The numbers 0, 1, ... in two words each."""
-    low = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+    count = math.prod(shape)
+    if count > 2**32:  # they would repeat
+        raise ValueError(f"{count} numbers in one draw are more than 2^32")
+    low = jnp.arange(count, dtype=jnp.uint32).reshape(shape)
     return jnp.zeros_like(low), low
 
 

@@ -27,10 +27,11 @@ def check(config: BaseConfig, num_minibatches: int, *, whole_rollouts: bool) -> 
 def steps(
     config: Any, shuffle_key: jax.Array, slots_key: jax.Array, *, length: int
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the rows of every minibatch [S, rows] int32, and what its context has [S].
+    """Return the rows of every minibatch [gradient steps, rows] int32, and fields of its context.
 
-    Every pass visits all rows once, in a new random order, in which the `length` steps of an
-    environment stay together.
+    The fields, [gradient steps] each, are epoch and minibatch, as shares of all, and a key. Every
+    pass visits all rows once, in a new random order, in which the `length` steps of an environment
+    stay together. `config` is of PPO or PQN.
     """
     epochs, parts, count = config.update_epochs, config.num_minibatches, config.batch_size // length
     order = permutations(shuffle_key, epochs, count).reshape(epochs * parts, 1, -1)

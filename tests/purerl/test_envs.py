@@ -161,6 +161,7 @@ UNREACHABLE = r"the goal \(7, 7\) cannot be reached from \(0, 0\)"
     ("name", "overrides", "message"),
     [
         ("Cartpole-v1", {}, r"unknown environment 'Cartpole-v1'; did you mean CartPole-v1"),
+        ("minigrid/Empty-8x8", {}, r"; did you mean .*navix/Empty-8x8, .*xminigrid/Empty-8x8"),
         ("navix/doorkey-8x8", {}, r"; did you mean .*navix/DoorKey-8x8"),
         ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, GridWorlds, "),
         ("CartPole-v1", {"gravty": 1.0}, r"CartPole-v1 has no parameter 'gravty'; it has: .*gravi"),

@@ -2,6 +2,7 @@ import importlib
 import sys
 import tomllib
 import warnings
+from functools import partial
 from importlib import metadata
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from gymnax.environments import spaces
 
 from purerl import envs
-from purerl.envs import registry
+from purerl.envs import features, registry
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, own_key, tolerant
 from purerl.fast.draws import unrolled
 from purerl.parts.evaluation import evaluate
@@ -54,12 +55,7 @@ class Draw(Walk):
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
     kinds = {"walk": Walk, "draw": Draw}
-    toy = Suite(
-        tuple(kinds),
-        lambda name: (
-            lambda pool=None, pool_seed=0: kinds[name](name, pool=pool, pool_seed=pool_seed)
-        ),
-    )
+    toy = Suite(tuple(kinds), lambda name: partial(kinds[name], name, pool=None))
     known = registry.suite_of
     monkeypatch.setattr(registry, "SUITES", (*registry.SUITES, "toy"))
     monkeypatch.setattr(registry, "suite_of", lambda name: toy if name == "toy" else known(name))
@@ -131,6 +127,15 @@ def test_evaluation_begins_in_starts_that_are_not_in_the_pool():
     assert len(np.unique(starts)) == 50
     assert not np.isin(starts, trained_on).any()
     np.testing.assert_array_equal(starts, play(params))
+
+
+def test_each_channel_of_a_grid_of_symbols_is_seen_in_planes(monkeypatch):
+    monkeypatch.setattr(Draw, "planes", (3, 2))
+    env, params = envs.make("toy/draw", observations="raw")
+    symbols = jnp.array([[[2, 0], [0, 1]]])
+    seen = features.Features(env, flat=False).observe(symbols, params)
+    np.testing.assert_array_equal(seen, [[[0, 0, 1, 1, 0], [1, 0, 0, 0, 1]]])
+    assert seen.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("pool", [0, True, 2.5])

@@ -50,6 +50,7 @@ def test_a_problem_is_compiled_once():
     [
         ({"weights": np.zeros((2, 3))}, KEYS, "candidates"),
         ({"weights": np.zeros((2, 4)), "bias": np.zeros(2)}, KEYS, r"candidates\['weights'\]"),
+        ({"weights": np.zeros((2, 3), int), "bias": np.zeros(2)}, KEYS, r"float32\[2, 3\]"),
         ({"weights": np.zeros((0, 3)), "bias": np.zeros(0)}, KEYS, "candidates"),
         ({"weights": np.zeros(3), "bias": np.zeros(3)}, KEYS, r"candidates\['weights'\]"),
         ({"weights": np.zeros((2, 3)), "bias": np.zeros(2)}, jax.random.key(0), "keys"),

@@ -9,6 +9,7 @@ from metaevo.evolution.problem import Purpose, keys_for
 from metaevo.judging.judge import Judgement, run
 from metaevo.judging.scores import UnfinishedError
 from metaevo.parts import ValueLossNetwork
+from metaevo.studies.settings import EvaluationConfig
 from metaevo.tasks.problem import Contender
 from purerl import envs, q_learning
 from purerl.parts import losses
@@ -62,9 +63,8 @@ def test_an_interrupted_judgement_goes_on(rivals, tmp_path):
     assert sum(trained) == TRAIN["total_timesteps"] * 2 * BUDGET.agents
     with pytest.raises(ConfigError, match="other contenders or settings"):
         metaevo.judge(rivals, BUDGET, space={"learning_rate": [0.1, 0.2]}, path=path)
-    other = rivals[0]._replace(
-        meta_params=jax.tree.map(lambda leaf: leaf + 1, rivals[0].meta_params)
-    )
+    moved = jax.tree.map(lambda leaf: leaf + 1, rivals[0].meta_params)
+    other = rivals[0]._replace(meta_params=moved)
     for wrong in (other, rivals[0]._replace(name="other")):
         with pytest.raises(ConfigError, match="other contenders or settings"):
             metaevo.judge([wrong, *rivals[1:]], BUDGET, space=SPACE, path=path)
@@ -92,13 +92,14 @@ def test_several_tasks_have_scores_and_scales_of_their_own():
 
 def test_wrong_contenders_and_budgets_are_refused(problem, rivals):
     wrong = Contender("learned", problem, {"x": np.zeros(3)})
-    for given, message in (
-        ([], "at least one"),
-        ([rivals[1], rivals[1]], "two are called 'squared'"),
-        ([wrong], "learned is .*must be"),
+    for given, budget, message in (
+        ([], EvaluationConfig(), "at least one"),  # such settings are a budget
+        ([rivals[1], rivals[1]], BUDGET, "two are called 'squared'"),
+        ([wrong], BUDGET, "learned is .*must be"),
+        (rivals, {"seeds": 4}, "budget = .*must be"),
     ):
         with pytest.raises(ConfigError, match=message):
-            metaevo.judge(given, BUDGET)
+            metaevo.judge(given, budget)
     with pytest.raises(ConfigError, match=r"space\.gamm: no tunable"):
         metaevo.judge(rivals, BUDGET, space={"gamm": [0.9]})
 

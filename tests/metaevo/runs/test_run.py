@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ def test_an_impossible_directory_is_refused(tmp_path, name, monkeypatch):
             RunDirectory.create(path, "experiment")
 
 
-def test_a_second_process_is_refused_until_the_first_is_gone(run):
+def test_a_second_process_is_refused_until_the_first_is_gone(run, monkeypatch):
     program = (
         "import sys; from pathlib import Path\n"
         "from metaevo.runs.run_directory import RunDirectory\n"
@@ -77,6 +78,10 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run):
     with run.locked(), pytest.raises(ConfigError, match=own), RunDirectory(run.path).locked():
         pass
     with RunDirectory(run.path).locked():
+        pass
+    refuse = mock.Mock(side_effect=OSError(errno.ENOSYS, "Function not implemented"))
+    monkeypatch.setattr("fcntl.flock", refuse)  # some file systems have no locks
+    with pytest.raises(ConfigError, match="lock cannot be written: Fun"), run.locked():
         pass
 
 
@@ -234,8 +239,9 @@ def test_latest_is_the_run_that_began_last(tmp_path, monkeypatch):
     begin("elsewhere/d", 5)
     latest = Path("runs/evolve_value_loss/a")
     assert run_path("latest") == latest
-    flags = ["--config", "train/ppo_cartpole", "--run-dir", "latest"]
-    assert parse_settings(run_parser("train"), flags)[1].run_dir == latest
+    for name, path in {"latest": latest, "./latest": Path("latest")}.items():
+        flags = ["--config", "train/ppo_cartpole", "--run-dir", name]
+        assert parse_settings(run_parser("train"), flags)[1].run_dir == path
     assert run_path("runs/c") == Path("runs/c")
 
 

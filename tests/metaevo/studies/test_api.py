@@ -13,14 +13,8 @@ STRATEGY = metaevo.OpenES(population_size=32, sigma=0.3, learning_rate=0.1, **DE
 
 
 def evolve(path, generations, **options):
-    return metaevo.evolve(
-        Quadratic(),
-        strategy=STRATEGY,
-        evolution=CONFIG,
-        generations=generations,
-        run_dir=path,
-        **options,
-    )
+    options |= {"strategy": STRATEGY, "evolution": CONFIG}
+    return metaevo.evolve(Quadratic(), generations=generations, run_dir=path, **options)
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +111,6 @@ def own(**methods):
     return type("Own", (Quadratic,), methods)()
 
 
-def starting_at(x):
-    return own(init=lambda self, key: x)
-
-
 def measuring(metrics):
     return own(evaluate=lambda self, key, x, task: metaevo.Evaluation(x["bias"], metrics))
 
@@ -132,8 +122,8 @@ def compared(name, point):
 @pytest.mark.parametrize(
     ("problem", "complaint"),
     [
-        (starting_at({}), "init"),
-        (starting_at({"x": jnp.zeros(3, jnp.int32)}), "init.*'x'.*int32"),
+        (own(init=lambda self, key: {}), "init"),
+        (own(init=lambda self, key: {"x": jnp.zeros(3, int)}), "init.*'x'.*int32"),
         (own(evaluate=lambda self, key, x, task: x["bias"]), "evaluate: .*one array.*Evaluation"),
         (measuring({"each": jnp.zeros(3)}), r"evaluate: each.*\(3,\)"),
         (measuring({"fitness_mean": jnp.zeros(())}), "evaluate: metrics.*'fitness_mean'"),
