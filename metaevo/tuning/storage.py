@@ -67,7 +67,7 @@ class JournalLock(JournalFileOpenLock):
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
-        self._path, self._lock = path, FileLock(f"{path}.lock")
+        self._path, self._lock = path, FileLock(f"{path}.lock", poll_interval=0.01)
 
     def acquire(self) -> bool:
         """Wait for the lock and repair the journal."""
