@@ -20,9 +20,9 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser("python -m experiments.discogen")
     commands = parser.add_subparsers(dest="command", required=True)
     export = commands.add_parser("export", help="write a rule as their modules")
-    export.add_argument("rule", help=RULE)
+    export.add_argument("reference", metavar="RULE", help=RULE)
     export.add_argument("--modules", nargs="+", choices=[*modules.MODULES], default=())
-    export.add_argument("--to", type=Path, required=True, help="a new folder")
+    export.add_argument("--to", type=Path, required=True, dest="folder", help="a new folder")
     run = commands.add_parser("run", help="measure rules side by side in their harness")
     run.add_argument("--rules", nargs="+", required=True, help=f"{cells.BASELINE}, or {RULE}")
     run.add_argument("--envs", nargs="+", default=cells.ENVIRONMENTS)
@@ -31,10 +31,13 @@ def main(argv: Sequence[str]) -> None:
     run.add_argument("--steps", type=float, default=1e7)
     run.add_argument("--processes", type=int, default=1, help="cells at a time")
     run.add_argument("--to", type=Path, default=Path("runs/discogen"), help="where to go on")
+    for each in (export, run):
+        text = "a file of your own that a run names, and that may run"
+        each.add_argument("--code", action="append", default=[], metavar="FILE", help=text)
     args = vars(parser.parse_args(argv))
     try:
         if args.pop("command") == "export":
-            print(*modules.export(args["rule"], args["to"], args["modules"]), sep="\n")
+            print(*modules.export(**args), sep="\n")
         else:
             text = cells.table(cells.run(plan := cells.Plan(**args)))
             (plan.to / "table.md").write_text(f"{text}\n")

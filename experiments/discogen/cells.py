@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class Plan:
     steps: float
     to: Path
     processes: int
+    code: Sequence[str] = ()
     python: Path = Path(".venv-discogen/bin/python")
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ def run(plan: Plan) -> list[Cell]:
     _check_package(plan.python)
     plan.to.mkdir(parents=True, exist_ok=True)
     folders: dict[str, list[str]] = {
-        rule: [] if rule == BASELINE else [_exported(rule, plan.to / _slug(rule))]
+        rule: [] if rule == BASELINE else [_exported(rule, plan.to / _slug(rule), plan.code)]
         for rule in plan.rules
     }
     paths, todo = [], []
@@ -110,10 +111,10 @@ def _check_package(python: Path) -> None:
         )
 
 
-def _exported(rule: str, folder: Path) -> str:
+def _exported(rule: str, folder: Path, code: Sequence[str]) -> str:
     """Return the folder with a rule's modules, which are the same as before if it exists."""
     with tempfile.TemporaryDirectory() as scratch:
-        written = modules.export(rule, new := Path(scratch) / "modules")
+        written = modules.export(rule, new := Path(scratch) / "modules", code=code)
         if not folder.exists():
             shutil.copytree(new, folder)
         known = {path.name: path.read_bytes() for path in folder.glob("*.*")}

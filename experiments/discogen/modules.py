@@ -64,8 +64,10 @@ RATES = {"learning_rate", "final_learning_rate"}
 """What a context has in all modules; in `optim` only; and of its hyperparams, in `optim` only."""
 
 
-def read(reference: str) -> Rule:
+def read(reference: str, code: Sequence[str] = ()) -> Rule:
     """Return a rule: the name of a hand-written function, a run, `zoo:NAME`, or a part's file.
+
+    `code` are files that a run names, and that may run.
 
     Raises:
         ConfigError: if there is none, or it fills a slot that their modules do not have.
@@ -79,7 +81,7 @@ def read(reference: str) -> Rule:
         raise metaevo.ConfigError(
             f"{reference}: must be a run's directory, zoo:NAME, FILE.py:PART, {', '.join(names)}"
         )
-    rule = rule or metaevo.load_parts(reference)
+    rule = rule or metaevo.load_parts(reference, code=code)
     for name in rule:
         if not any(name in slots for slots in MODULES.values()):
             known = ", ".join(f"{module} ({' and '.join(of)})" for module, of in MODULES.items())
@@ -87,13 +89,15 @@ def read(reference: str) -> Rule:
     return rule
 
 
-def export(reference: str, folder: Path, modules: Sequence[str] = ()) -> list[Path]:
+def export(
+    reference: str, folder: Path, modules: Sequence[str] = (), code: Sequence[str] = ()
+) -> list[Path]:
     """Write a rule's modules to a new folder; without names, those that it fills.
 
     Raises:
         ConfigError: as `read`; if the folder exists, or the rule fills a module that is not named.
     """
-    rule = read(reference)
+    rule = read(reference, code)
     fills = [name for name, slots in MODULES.items() if not rule.keys().isdisjoint(slots)]
     if missing := set(fills) - set(modules or fills):
         raise metaevo.ConfigError(f"--modules: must have {min(missing)}, which {reference} fills")

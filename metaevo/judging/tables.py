@@ -153,7 +153,8 @@ def plot_scores(scores: "Scores", path: Path, task: str | None) -> Path:
             settings, expected = scores.expected(name, task)
             start = min(1, len(settings) - 1)  # the untuned setting may be far below
             curves[name] = settings[start:], expected[start:]
-        panel = plots.Panel(curves, "settings tried", f"expected {label}")
+        of = f"expected {label}" + ", mean over tasks" * (task is None and len(scores.tasks) > 1)
+        panel = plots.Panel(curves, "settings tried", of)
         plots.draw_panel(axes, panel, plots.line_styles(names))
     plots.add_legend(figure)
     return plots.save_figure(figure, path)

@@ -34,6 +34,7 @@ _BASELINE_STYLES: list[tuple[str, Any]] = [
     (SKY, (0, (7, 2))),
 ]
 WIDTH = 6.5  # inches: half of a report
+LETTERS = 40  # of a name next to intervals; a longer one loses its beginning
 DPI = 200
 
 
@@ -91,8 +92,10 @@ def draw_panel(axes: "Axes", panel: Panel, styles: Mapping[str, PlainDict]) -> N
             style["label"] = f"{name} ({counted(len(values), 'seed')})"
             values, *band = statistics.mean_curve(values)
         if band:
-            low, high = band
-            axes.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
+            low, high = np.asarray(band, float)
+            seen = np.isfinite(low + high)
+            look: PlainDict = {"color": style["color"], "alpha": 0.2, "linewidth": 0}
+            axes.fill_between(steps[seen], low[seen], high[seen], **look)
         known = np.isfinite(values)
         if known.any():
             style["marker"] = "o" if known.sum() == 1 else ""
@@ -110,7 +113,7 @@ def draw_panel(axes: "Axes", panel: Panel, styles: Mapping[str, PlainDict]) -> N
     if panel.behind is not None:
         behind = axes.twinx()
         values = np.ravel(panel.behind)
-        look: PlainDict = {"histtype": "stepfilled", "color": LIGHT, "alpha": 0.75}
+        look = {"histtype": "stepfilled", "color": LIGHT, "alpha": 0.75}
         behind.hist(values, bins=48, range=window, label="observed", **look)
         behind.margins(y=0.6)
         behind.axis("off")
@@ -163,7 +166,8 @@ def draw_intervals(axes: "Axes", estimates: Mapping[str, Estimate | None], xlabe
             color = styles[name]["color"]
             axes.plot(found.interval, [at] * 2, color=color, linewidth=3, solid_capstyle="round")
             axes.plot(found.value, at, "o", color=color, markersize=8)
-    axes.set_yticks(range(len(estimates)), [plain_text(name) for name in estimates])
+    shown = [name if len(name) <= LETTERS else f"...{name[3 - LETTERS :]}" for name in estimates]
+    axes.set_yticks(range(len(estimates)), map(plain_text, shown))
     axes.set_ylim(len(estimates) - 0.4, -0.6)
     style_axes(axes, xlabel, "", grid="x").margins(x=0.05)
 

@@ -94,10 +94,11 @@ class RunDirectory:
             raise files.unusable(f"run directory {where}", error) from None
         run = cls(path)
         if os.path.lexists(run.config_path):
-            raise ConfigError(
-                f"run directory {path} already holds a run: "
-                "name another directory or, where possible, continue it (--resume, resume=True)"
-            )
+            with run.locked():  # a run that goes on is another mistake
+                raise ConfigError(
+                    f"run directory {path} already holds a run: "
+                    "name another directory or, where possible, continue it (--resume, resume=True)"
+                )
         run._had_files = any(path.iterdir())
         return run
 

@@ -19,7 +19,6 @@ from metaevo.evolution.problem import (
     MetaParams,
     MetaProblem,
     Purpose,
-    check_meta_params,
     check_problem,
     keys_for,
 )
@@ -97,14 +96,13 @@ class Study:
             checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-        check_meta_params(shapes, perturbed=strategy.perturbs)  # before `evaluate` is traced
+        check_evolution(problem, strategy, config)  # before `evaluate` is traced
         if isinstance(problem, LearnerProblem):
             problem.check_memory(strategy.population_size, config)
         else:
             from metaevo.evolution.evaluation import check_evaluation
 
             self._metrics = check_evaluation(problem)
-        check_evolution(problem, strategy, config)
         elsewhere = problem.unseen()
         for one in elsewhere.bound if isinstance(elsewhere, LearnerProblem) else ():
             one.check_memory(one.name, shapes, kept=1, at_once=1)

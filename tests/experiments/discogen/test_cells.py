@@ -66,9 +66,8 @@ def test_an_interrupted_table_goes_on_and_a_finished_cell_is_kept(capsys):
     cell = json.loads(Path("table/apa.Breakout.json").read_text())
     assert cell["rates"] == [1e-3, 1e-2]
     assert cell["evaluation"] == [[0.0, 1.0], [10.0, 11.0]]
-    row = (
-        "| Breakout | `apa` | 10.5 [10.0, 11.0] | 0.0100 | 10.5 [10.0, 11.0] | 10.5 [10.0, 11.0] |"
-    )
+    score = "10.5 [10.0, 11.0]"
+    row = f"| Breakout | `apa` | {score} | 0.0100 | {score} | {score} |"
     assert row in Path("table/table.md").read_text()
     assert row in capsys.readouterr().out
     assert os.listdir("table/apa") == ["loss.py"]

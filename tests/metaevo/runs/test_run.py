@@ -75,8 +75,9 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run, monkeypatch):
         finally:
             process.kill()
     own = f"process {os.getpid()}"
-    with run.locked(), pytest.raises(ConfigError, match=own), RunDirectory(run.path).locked():
-        pass
+    run.config_path.touch()
+    with run.locked(), pytest.raises(ConfigError, match=own):
+        RunDirectory.create(run.path, "train")
     with RunDirectory(run.path).locked():
         pass
     refuse = mock.Mock(side_effect=OSError(errno.ENOSYS, "Function not implemented"))
