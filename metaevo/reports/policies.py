@@ -16,7 +16,7 @@ from PIL import Image, ImageColor, ImageDraw
 from metaevo.config import files
 from metaevo.reports.plots import BLUE, GREEN, GREY, INK, LEARNED, LIGHT, ORANGE, PURPLE, SKY
 from purerl import acting
-from purerl.envs.grid_world import GridWorld
+from purerl.envs import GridWorld
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
 Renderer = Callable[[Any, Any], Any]

@@ -21,8 +21,8 @@ from metaevo.tasks.population import Population
 from metaevo.tasks.task import Bound
 from metaevo.training.result import CURVES, GREEDY, WHOLE, TrainingResult
 from metaevo.training.settings import TrainSettings, title_of
+from purerl.envs import GridWorld
 from purerl.envs.grid import MOVES
-from purerl.envs.grid_world import GridWorld
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, make_in_gymnasium
 from purerl.types import EpisodeSums, PyTree

@@ -4,12 +4,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from purerl.envs.grid_world import GridWorld as GridWorld
     from purerl.envs.registry import make as make
     from purerl.envs.registry import names as names
     from purerl.envs.registry import suite_names as suite_names
     from purerl.envs.state_index import StateIndex as StateIndex
 
 _HOMES = {
+    "GridWorld": "purerl.envs.grid_world",
     "StateIndex": "purerl.envs.state_index",
     "make": "purerl.envs.registry",
     "names": "purerl.envs.registry",

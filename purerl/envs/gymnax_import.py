@@ -1,7 +1,7 @@
 """Import gymnax without its plotting libraries, which are loaded on first use.
 
-Importing gymnax imports seaborn (with pandas and SciPy's statistics) and pyplot, which takes a
-third of the start-up time of a script. During the import, stand-ins replace both modules.
+Importing gymnax imports seaborn (with pandas and SciPy's statistics) and matplotlib, which takes
+half of the start-up time of a script. During the import, stand-ins replace them.
 (`importlib.util.LazyLoader` does not work here: `import` itself accesses an attribute of the
 module, which loads it.)
 """
@@ -21,12 +21,14 @@ class StandIn(ModuleType):
         """Return an attribute of the module."""
         if name.startswith("__"):  # `import` asks for these
             raise AttributeError(name)
+        if (child := f"{self.__name__}.{name}") in _STAND_INS:
+            return _STAND_INS[child]
         return getattr(importlib.import_module(self.__name__), name)
 
 
-_STAND_INS = {
-    name: StandIn(name) for name in ("seaborn", "matplotlib.pyplot") if name not in sys.modules
-}
+NAMES = "seaborn", "matplotlib", "matplotlib.pyplot", "matplotlib.animation", "matplotlib.colors"
+"""Modules that gymnax imports to draw."""
+_STAND_INS = {name: StandIn(name) for name in NAMES if name not in sys.modules}
 sys.modules.update(_STAND_INS)
 try:
     importlib.import_module("gymnax")

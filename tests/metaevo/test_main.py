@@ -65,10 +65,10 @@ from metaevo import parts, statistics
 from metaevo.commands import distill, evaluate, evolve, generality, judge, sweep, train
 import jax
 jax.config.update("jax_num_cpu_devices", 3)  # refused once a backend has started
-print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
-
 import metaevo.studies.api, metaevo.studies.sweeps, metaevo.training.run
-drawing = {"seaborn", "matplotlib.pyplot", "pandas", "scipy.stats"}
+
+print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
+drawing = {"seaborn", "matplotlib", "pandas", "scipy.stats"}
 assert not drawing & set(sys.modules), drawing & set(sys.modules)
 
 from gymnax.environments.misc import pong
