@@ -66,7 +66,6 @@ from metaevo.commands import distill, evaluate, evolve, generality, judge, sweep
 import jax
 jax.config.update("jax_num_cpu_devices", 3)  # refused once a backend has started
 import metaevo.studies.api, metaevo.studies.sweeps, metaevo.training.run
-
 print(len(jax.devices("cpu")), purerl.envs.make("CartPole-v1")[0].name)
 drawing = {"seaborn", "matplotlib", "pandas", "scipy.stats"}
 assert not drawing & set(sys.modules), drawing & set(sys.modules)

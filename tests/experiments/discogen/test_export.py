@@ -211,7 +211,7 @@ def scaled(x):
         ("nothing --to new", ["nothing: must be a run's directory, zoo:NAME"]),
         ("apa --to .", ["--to .: must be new"]),
         ("apa --modules optim --to new", ["--modules: must have loss, which apa fills"]),
-        ("own.py:Noisy --to new", ["reads context.minibatch, which their module loss"]),
+        ("own.py:Noisy --code own.py --to new", ["reads context.minibatch, which"]),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(line, words, tmp_path, monkeypatch):

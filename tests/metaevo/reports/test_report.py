@@ -87,6 +87,12 @@ def test_the_floats_of_a_column_share_their_decimals(column, expected):
     assert page.cells(column) == expected
 
 
+def test_a_band_goes_on_where_values_are_missing():
+    returns = [[0.0, np.nan, 2.0], [1.0, np.nan, 3.0]]
+    (axes,) = plots.draw_panels([plots.Panel({"agents": (range(3), returns)})]).axes
+    assert len(axes.collections[0].get_paths()) == 1
+
+
 def generations(count):
     record = {"fitness_mean": 1.0, "fitness_low": 0.5, "fitness_high": 1.5, "fitness_best": 2.0}
     return [{"kind": "generation", "generation": g, **record} for g in range(count)]
@@ -110,9 +116,8 @@ def test_a_film_has_a_picture_for_every_point(tmp_path):
 def evolved(slot, function):
     errors = np.random.default_rng(0).normal(size=(2, 500)).astype(np.float32)
     learner = learners.find("ppo")
-    return pictures.Evolved(
-        HandWritten(slot, function), None, learner, ppo.Hyperparams(), lambda: errors
-    )
+    part = HandWritten(slot, function)
+    return pictures.Evolved(part, None, learner, ppo.Hyperparams(), lambda: errors)
 
 
 def test_the_picture_of_a_loss_shows_its_slope_over_training():
@@ -120,9 +125,8 @@ def test_the_picture_of_a_loss_shows_its_slope_over_training():
         return (1.0 + context.progress * (prediction > target)) * (prediction - target) ** 2
 
     _, below = pictures.value_loss(evolved("value_loss", loss))
-    assert [*below.curves] == [
-        *(f"learned at {percent}%" for percent in (0, 25, 50, 75, 100)), "squared", "huber",
-    ]  # fmt: skip
+    ages = [f"learned at {percent}%" for percent in (0, 25, 50, 75, 100)]
+    assert [*below.curves] == [*ages, "squared", "huber"]
     _, start = below.curves["learned at 0%"]
     np.testing.assert_allclose(start, below.curves["squared"][1], rtol=1e-3)
     end = below.curves["learned at 100%"][1]
