@@ -121,7 +121,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Creating $(VENV) with $$("$$python" --version)"; \
 	  "$$python" -m venv --clear "$(VENV)" || exit 1; \
 	fi
-	@echo "Installing into $(VENV): two minutes the first time, longer on a slow network, without further output"
+	@echo "Installing into $(VENV): one to two minutes the first time, longer on a slow network, without further output"
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
 	@touch $@
 	@echo "Ready: source $(VENV)/bin/activate"
